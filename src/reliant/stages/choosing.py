@@ -1,0 +1,91 @@
+"""The end of a round: φ from the learners, its health, its row in the manifest, and what is kept on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..learning import features as extraction
+from ..learning import health, loop, network
+from ..randomness import generator
+from ..records import Relations, Snapshot, Verdict
+from ..relations import consensus, neighbours
+from ..store import CheckpointSlot, Stored
+from . import relating
+from .bench import Bench, Representation
+
+# Neighbours by which learners are compared with each other.
+_AGREEMENT_LIST = 10
+
+
+def choose(bench: Bench, turn: int, *learners: Stored) -> Representation:
+    """φ ← φ_k* with k* drawn at random, or another of the "aggregation strategies" (Sec. 3.5.3)."""
+    choice = bench.config.rounds.choice if len(learners) > 1 else "random"
+
+    def compute(slot: CheckpointSlot) -> Snapshot:
+        if choice in ("average", "concatenate"):
+            return network.aggregate([stored.value for stored in learners], choice)
+        chosen = int(generator(bench.seed, "choice", turn).integers(len(learners)))
+        if choice == "best":
+            chosen = _most_agreeing(bench, learners)
+            slot.spend(passes=len(learners) * loop.FORWARD_SHARE)
+        value: Snapshot = learners[chosen].value
+        arrays = {name: array for name, array in value.arrays.items() if name.startswith("network.")}
+        return Snapshot(arrays=arrays, meta={**value.meta, "chosen": chosen})
+
+    keys = bench.keys("seed", "network") | {"choice": choice, "round": turn}
+    stored = bench.stage(f"rounds/{turn:02d}/representation", compute, keys, [one.digest for one in learners])
+    chosen = stored.value.meta.get("chosen")
+    return Representation(stored, learners, starts=learners if chosen is None else [learners[chosen]])
+
+
+def _most_agreeing(bench: Bench, learners: Sequence[Stored]) -> int:
+    """The label-free best: the learner whose neighbours the other learners confirm most; the lowest where they are equal."""
+    lists = []
+    for place, stored in enumerate(learners):
+        found = extraction.extract(bench.load(stored.value), bench.pixels, bench.device, "final", learner=place)
+        lists.append(neighbours.nearest(found, _AGREEMENT_LIST))
+    return consensus.most_agreeing(lists)
+
+
+def examine(bench: Bench, turn: int, phi: Representation, relations: Stored) -> Verdict:
+    """Health of φ and of what was mined from it, without labels."""
+    features, near = relating.features_of(bench, turn, phi), relating.neighbours_of(bench, turn, phi)
+    trained = phi.starts[0]
+
+    def compute(slot: CheckpointSlot) -> dict[str, Any]:
+        measured = health.measures(features.value, relating.as_neighbours(near), bench.seed)
+        found: Relations = relations.value
+        epochs = trained.value.meta["epochs"]
+        verdict = health.verdict(measured, features.value.values.shape[1], epochs, bench.config.health)
+        if verdict.healthy and not len(found.groups):
+            verdict = Verdict(
+                state="empty",
+                reason="no group of images is more compact than chance explains",
+                advice="train the initialisation longer (initial.passes) or loosen chance.percentile",
+            )
+        return {"measures": measured, "verdict": vars(verdict)}
+
+    keys, inputs = bench.keys("seed", "health"), [features.digest, near.digest, relations.digest, trained.digest]
+    stored = bench.stage(f"rounds/{turn:02d}/health", compute, keys, inputs)
+    return publish(bench, turn, phi, relations, stored)
+
+
+def publish(bench: Bench, turn: int, phi: Representation, relations: Stored, examined: Stored) -> Verdict:
+    """The round's row in the manifest; and retention: what the next round does not need and can be computed again goes."""
+    summary, verdict = relations.value.summary, examined.value["verdict"]
+    row = {
+        "round": turn,
+        "chosen": phi.stored.value.meta.get("chosen"),
+        "verdict": verdict,
+        "groups": summary["groups"],
+        "coverage": summary["coverage"],
+        "health": examined.value["measures"],
+    }
+    before = [other for other in bench.run.manifest["rounds"] if other["round"] != turn]
+    bench.run.update_manifest(rounds=sorted([*before, row], key=lambda one: one["round"]))
+    bench.run.event("round", **row)
+    if bench.config.store.features == "last" and turn > 0:
+        for name in ("features", "neighbours"):
+            bench.run.drop(f"rounds/{turn - 1:02d}/{name}")
+    return Verdict(**verdict)
