@@ -30,8 +30,8 @@ def learn(bench: Bench) -> Outcome:
 
     # Train initial representation φ_init.
     phi = choose(bench, 0, train_initial(bench))
-    relations = extract_relations(bench, 0, phi)
-    verdict = examine(bench, 0, phi, relations)
+    mined = extract_relations(bench, 0, phi)
+    verdict = examine(bench, 0, phi, mined)
     outcome = Outcome(phi, 0, verdict)
 
     # Iterative learning: for iter ← 1 to T.
@@ -41,20 +41,22 @@ def learn(bench: Bench) -> Outcome:
         if config.control:
             phi = choose(bench, turn, continue_initial(bench, turn, phi))
         elif config.objective == "triplets":
-            phi = choose(bench, turn, rank_triplets(bench, turn, phi, relations))
+            phi = choose(bench, turn, rank_triplets(bench, turn, phi, mined.relations))
         else:
-            subsets = range(learners_of(relations.value))
+            subsets = range(learners_of(mined.relations.value))
             # Train local representations φ_k.
-            local = [train_local(bench, turn, k, phi, relations) for k in subsets]
+            local = [train_local(bench, turn, k, phi, mined.relations) for k in subsets]
             # Refine local representations φ_k.
-            refined = [refine_local(bench, turn, k, local[k], relations) for k in subsets]
+            refined = [refine_local(bench, turn, k, local[k], mined.relations) for k in subsets]
             # Update global φ by choosing k*.
             phi = choose(bench, turn, *refined)
 
         # Extract reliable image relations. The paper's listing does so at the start of the next round; they are mined
         # after the last round too, as what a user may want of a run.
-        relations = extract_relations(bench, turn, phi)
-        verdict = examine(bench, turn, phi, relations)
+        mined = extract_relations(bench, turn, phi)
+        verdict = examine(bench, turn, phi, mined)
         # A representation that collapsed stays on disk, but it is not the result.
-        outcome = Outcome(phi, turn, verdict) if verdict.state in ("ok", "empty") else Outcome(outcome.phi, outcome.round, verdict)
+        outcome = (
+            Outcome(phi, turn, verdict) if verdict.state in ("ok", "empty") else Outcome(outcome.phi, outcome.round, verdict)
+        )
     return outcome

@@ -35,7 +35,7 @@ class Data(_Stage):
     channels: Literal["auto", "1", "3"] = "auto"  # auto (ours): 1 where every image is grey
     max_bad: Annotated[float, Field(ge=0, le=1)] = 0.5  # ours: a larger share of bad files stops the run
     max_pixels: Positive = 64_000_000  # ours: larger images are quarantined from their header alone
-    workers: Natural = 2  # ours: decoding processes; no result depends on it
+    workers: Natural = 2  # ours: decoding threads; no result depends on it
 
 
 class Network(_Stage):

@@ -130,5 +130,3 @@ def readable(cost: Cost) -> dict[str, Any]:
         "images_per_second": round(cost.images_per_second, 1),
         "parts": {name: round(value, 2) for name, value in cost.parts.items()},
     }
-
-

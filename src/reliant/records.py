@@ -218,7 +218,7 @@ class Evidence:
 class Subsets:
     """X̄_1 … X̄_K: the subset of every group, −1 for a group in none, and the terms of Eq. 1 that it reaches.
 
-    ``overlapping`` is True for the ablation without decomposition, where one subset holds groups that share images.
+    In the ablation without decomposition one subset holds all groups, overlapping ones too.
     """
 
     of_group: Ints

@@ -56,7 +56,8 @@ class TrainedRun:
     def round(self) -> int:
         """The round of the representation that is the run's result: the last one that is healthy."""
         result = self.manifest.get("result", self.rounds[-1]["round"] if self.rounds else None)
-        must(result is not None, StateError, f"{self.path} has no finished round yet; run the same 'reliant fit' command again")
+        if result is None:
+            raise StateError(f"{self.path} has no finished round yet; run the same 'reliant fit' command again")
         return int(result)
 
     @property
@@ -151,7 +152,17 @@ def fit(
     opened = open_source(source)
     place = Path(out) if out is not None else Path("runs") / opened.name
     images, quarantine = load_images(opened, wanted.data, minimum=2)
-    train(images, quarantine, wanted, place, preset="" if config else preset, network=network, init=init, progress=progress)
+    train(
+        images,
+        quarantine,
+        wanted,
+        place,
+        spec=spec_of(source),
+        preset="" if config else preset,
+        network=network,
+        init=init,
+        progress=progress,
+    )
     return TrainedRun(place, network)
 
 
@@ -161,6 +172,7 @@ def train(
     config: configuration.Config,
     out: Path,
     *,
+    spec: str | None = None,
     preset: str = "",
     network: nn.Module | None = None,
     init: str | Path | TrainedRun | None = None,
@@ -174,6 +186,7 @@ def train(
     machine = Device(config.machine).describe()
     source = {
         "name": images.name,
+        "spec": spec,
         "digest": images.digest,
         "images": len(images),
         "channels": images.pixels.shape[3],
@@ -184,6 +197,13 @@ def train(
         start = None if init is None else weights_from(init)
         outcome = learn(Bench(run, images, run.config, trunk=network, init=start, watch=progress))
         run.update_manifest(result=outcome.round, verdict=vars(outcome.verdict))
+
+
+def spec_of(source: Any) -> str | None:
+    """How ``evaluate`` finds the source of a run again: a known name as it is, a path in full, nothing for arrays."""
+    if not isinstance(source, str | Path):
+        return None
+    return str(Path(source).absolute()) if Path(source).exists() else str(source)
 
 
 def configured(preset: str, sets: Mapping[str, Any] | Iterable[str] = (), seed: int | None = None) -> configuration.Config:
@@ -226,8 +246,14 @@ def read_weights(path: Path) -> Snapshot:
         arrays: dict[str, np.ndarray[Any, Any]] = load_file(path)
         meta = json.loads(beside.read_text(encoding="utf-8"))
     except (SafetensorError, ValueError) as error:
-        raise StateError(f"{path} holds no weights that can be read ({error}); give a run folder or a .safetensors file") from None
-    must("network" in meta and "channels" in meta, StateError, f"{beside} does not describe a network; give the one saved beside {path.name}")
+        raise StateError(
+            f"{path} holds no weights that can be read ({error}); give a run folder or a .safetensors file"
+        ) from None
+    must(
+        "network" in meta and "channels" in meta,
+        StateError,
+        f"{beside} does not describe a network; give the one saved beside {path.name}",
+    )
     return Snapshot(arrays=arrays, meta=meta)
 
 
@@ -235,4 +261,6 @@ def needs_torch() -> None:
     from importlib.util import find_spec
 
     if find_spec("torch") is None:
-        raise MissingExtraError("training needs torch, which is not installed; pip install 'reliant[train]' (see the README for CPU wheels)")
+        raise MissingExtraError(
+            "training needs torch, which is not installed; pip install 'reliant[train]' (see the README for CPU wheels)"
+        )

@@ -73,7 +73,9 @@ def test_every_kind_of_source_gives_the_same_pixels(tmp_path, pictures, settings
         np.testing.assert_array_equal(images.pixels, expected)
 
 
-def test_same_ids_and_pixels_are_one_digest_whatever_the_source(tmp_path, pictures, settings, encode, write_folder, write_parquet):
+def test_same_ids_and_pixels_are_one_digest_whatever_the_source(
+    tmp_path, pictures, settings, encode, write_folder, write_parquet
+):
     folder = write_folder(tmp_path / "photos", pictures)
     shard = write_parquet(tmp_path / "d.parquet", [encode(one) for one in pictures], [f"{row:02d}.png" for row in range(6)])
     first, _ = data.load_images(data.open_source(folder), settings())
@@ -92,7 +94,18 @@ def test_grey_arrays_with_and_without_a_channel_axis_are_the_same(pictures, sett
 
 def test_a_folder_is_listed_by_posix_path_without_hidden_and_other_files(tmp_path, encode):
     picture = encode(np.zeros((2, 2), np.uint8))
-    names = ["b/2.PNG", "b/1.jpeg", "a-b/x.png", "a/x.png", "ü.tif", "z.png", ".hidden.png", ".git/x.png", "notes.txt", "b/.x/y.png"]
+    names = [
+        "b/2.PNG",
+        "b/1.jpeg",
+        "a-b/x.png",
+        "a/x.png",
+        "ü.tif",
+        "z.png",
+        ".hidden.png",
+        ".git/x.png",
+        "notes.txt",
+        "b/.x/y.png",
+    ]
     for name in names:
         (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / name).write_bytes(picture)
@@ -141,9 +154,9 @@ def test_a_file_that_changed_or_became_a_pipe_after_listing_is_bad(tmp_path, pic
     (tmp_path / "photos" / "00.png").write_bytes(b"something else")
     (tmp_path / "photos" / "01.png").unlink()
     os.mkfifo(tmp_path / "photos" / "01.png")
-    with pytest.raises(BadImage, match="^changed after it was listed$"):
+    with pytest.raises(BadImage, match=r"^changed after it was listed$"):
         source.read(0)
-    with pytest.raises(BadImage, match="^not a regular file$"):
+    with pytest.raises(BadImage, match=r"^not a regular file$"):
         source.read(1)
 
 
@@ -274,8 +287,8 @@ def test_paths_that_are_no_source_get_one_line(tmp_path, encode):
     (tmp_path / "bad.npz").write_bytes(b"PK\x03\x04")
     os.mkfifo(tmp_path / "pipe")
     expected = {
-        "empty": f"{tmp_path}/empty holds no images; looked in it and its sub-folders for .jpg, .png, .webp, .gif, .bmp, .tif, .ppm "
-        "and .pgm files, and in it for .parquet files",
+        "empty": f"{tmp_path}/empty holds no images; looked in it and its sub-folders for .jpg, .png, .webp, .gif, .bmp, .tif, "
+        ".ppm and .pgm files, and in it for .parquet files",
         "film.mp4": f"{tmp_path}/film.mp4 is of no type that is read ('.mp4'); a source is {FORMS}",
         "one.png": f"{tmp_path}/one.png is one image; give the folder that holds it and others",
         "nothing": f"no file or folder '{tmp_path}/nothing', and no data set of that name; known names: fashion-mnist-sample, "
@@ -287,7 +300,9 @@ def test_paths_that_are_no_source_get_one_line(tmp_path, encode):
             data.open_source(tmp_path / name)
         assert str(error.value) == message
     for name in ("bad.parquet", "bad.npy", "bad.npz"):
-        with pytest.raises(DataError, match=rf"^{tmp_path}/{name} is not a readable {name[3:].replace('.p', 'p')} file: [^\n]+$"):
+        with pytest.raises(
+            DataError, match=rf"^{tmp_path}/{name} is not a readable {name[3:].replace('.p', 'p')} file: [^\n]+$"
+        ):
             data.open_source(tmp_path / name)
 
 
@@ -296,8 +311,14 @@ def test_paths_that_are_no_source_get_one_line(tmp_path, encode):
     [
         (np.zeros((2, 4, 4), np.float32), "images: images in an array must be uint8, got float32; scale them to 0…255"),
         (np.zeros((2, 4), np.uint8), "images: an array of images is (N, H, W), (N, H, W, 1) or (N, H, W, 3), got (2, 4)"),
-        (np.zeros((2, 4, 4, 2), np.uint8), "images: an array of images is (N, H, W), (N, H, W, 1) or (N, H, W, 3), got (2, 4, 4, 2)"),
-        (np.zeros((2, 3, 4, 4), np.uint8), "images: channels come last, (N, H, W, 1 or 3), got (2, 3, 4, 4); transpose with (0, 2, 3, 1)"),
+        (
+            np.zeros((2, 4, 4, 2), np.uint8),
+            "images: an array of images is (N, H, W), (N, H, W, 1) or (N, H, W, 3), got (2, 4, 4, 2)",
+        ),
+        (
+            np.zeros((2, 3, 4, 4), np.uint8),
+            "images: channels come last, (N, H, W, 1 or 3), got (2, 3, 4, 4); transpose with (0, 2, 3, 1)",
+        ),
         (np.zeros((0, 4, 4), np.uint8), "images: the array holds no images, its shape is (0, 4, 4)"),
         (np.zeros((2, 0, 4), np.uint8), "images: images of no pixels, the array's shape is (2, 0, 4)"),
     ],
@@ -310,13 +331,15 @@ def test_arrays_that_are_no_images_get_one_line(array, message):
 
 def test_arrays_of_python_objects_are_not_read(tmp_path):
     np.save(tmp_path / "o.npy", np.asarray([{}], dtype=object), allow_pickle=True)
-    with pytest.raises(DataError, match=r"o.npy is not a readable .npy file: only arrays of numbers are read, no Python objects$"):
+    with pytest.raises(
+        DataError, match=r"o.npy is not a readable .npy file: only arrays of numbers are read, no Python objects$"
+    ):
         data.open_source(tmp_path / "o.npy")
 
 
 def test_an_npz_must_say_which_array_holds_the_images(tmp_path):
     np.savez(tmp_path / "two.npz", a=np.zeros(1), b=np.zeros(1))
-    with pytest.raises(DataError, match="two.npz: the images must be the array 'images' or the only one; it holds a, b$"):
+    with pytest.raises(DataError, match=r"two.npz: the images must be the array 'images' or the only one; it holds a, b$"):
         data.open_source(tmp_path / "two.npz")
 
 
@@ -345,7 +368,11 @@ def test_parquet_without_a_clear_column_of_images_gets_one_line(tmp_path, encode
 def test_calls_that_cannot_be_meant_are_usage_errors(tmp_path, pictures, write_folder):
     folder = write_folder(tmp_path / "photos", pictures)
     expected = [
-        ((3,), f"a source is {FORMS}; or a uint8 array, a list of paths or images, or an object with __len__ and __getitem__; got int"),
+        (
+            (3,),
+            f"a source is {FORMS}; or a uint8 array, a list of paths or images, "
+            "or an object with __len__ and __getitem__; got int",
+        ),
         (("",), f"a source is {FORMS}; got an empty text"),
         ((pictures, "test"), "split='test' goes with a known name or a folder of shards, got list"),
         ((folder, "test"), f"{folder} is a folder of images and has no split 'test'; give the sub-folder itself"),
@@ -358,7 +385,7 @@ def test_calls_that_cannot_be_meant_are_usage_errors(tmp_path, pictures, write_f
         with pytest.raises(UsageError) as error:
             data.open_source(*arguments)
         assert str(error.value) == message
-    with pytest.raises(DataError, match="^no images: the list is empty$"):
+    with pytest.raises(DataError, match=r"^no images: the list is empty$"):
         data.open_source([])
 
 
@@ -366,6 +393,8 @@ def test_importing_data_loads_no_heavy_library():
     import subprocess
     import sys
 
-    code = "import reliant.data, sys; print([m for m in ('torch', 'pyarrow', 'PIL', 'pydantic', 'filelock') if m in sys.modules])"
+    code = (
+        "import reliant.data, sys; print([m for m in ('torch', 'pyarrow', 'PIL', 'pydantic', 'filelock') if m in sys.modules])"
+    )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path("/"))
     assert found.stdout.strip() == "[]"

@@ -103,12 +103,13 @@ def clear() -> int:
         return 0
     for place in sorted(path for path in root.iterdir() if path.is_dir()):
         lock = root / f"{place.name.removeprefix(_BUILDING)}.lock"
-        try:
-            with _storing(place), FileLock(lock, timeout=0):
-                freed += sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
-                shutil.rmtree(place)
-        except Timeout:
-            log.info("%s is being built and stays", place)
+        with _storing(place):
+            try:
+                with FileLock(lock, timeout=0):
+                    freed += sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
+                    shutil.rmtree(place)
+            except Timeout:
+                log.info("%s is being built and stays", place)
     return freed
 
 

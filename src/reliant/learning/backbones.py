@@ -39,7 +39,8 @@ class CounterDropout(nn.Module):
             return values
         rows = torch.arange(len(values), device=values.device)
         kept = uniforms(self.key, rows, values.shape[1]) >= self.share
-        return values * kept / (1 - self.share)
+        dropped: Tensor = values * kept / (1 - self.share)
+        return dropped
 
 
 def _convolution(inputs: int, outputs: int, kernel: int, stride: int = 1, norm: bool = True) -> list[nn.Module]:
@@ -49,7 +50,7 @@ def _convolution(inputs: int, outputs: int, kernel: int, stride: int = 1, norm: 
 
 
 class _FourByFour(nn.Module):
-    """Average larger maps down to about 4×4, by a fixed window: its gradient is deterministic on CUDA, unlike adaptive pools'."""
+    """Average larger maps down to about 4×4; by a fixed window, as the gradient of an adaptive pool has no fixed order on CUDA."""
 
     def forward(self, maps: Tensor) -> Tensor:
         window = maps.shape[-1] // 4

@@ -79,7 +79,8 @@ def forward_clean(network: nn.Module, pixels: Pixels, images: NDArray[np.int32],
 def unit_rows(values: Floats) -> Floats:
     """Rows on the unit sphere; a zero row stays zero."""
     norms = np.linalg.norm(values, axis=1, keepdims=True)
-    return np.divide(values, norms, out=np.zeros_like(values), where=norms > 0)
+    unit: Floats = np.divide(values, norms, out=np.zeros_like(values), where=norms > 0)
+    return unit
 
 
 def side_by_side(features: list[Features]) -> Features:

@@ -17,7 +17,8 @@ from .loop import Epoch
 if TYPE_CHECKING:
     from .. import config
 
-_SAMPLE = 4096
+# Images that are looked at: the spectrum of a sample costs the cube of its size.
+_SAMPLE = 1024
 
 
 def measures(features: Features, neighbours: Neighbours | None, seed: int) -> dict[str, float]:
@@ -29,7 +30,9 @@ def measures(features: Features, neighbours: Neighbours | None, seed: int) -> di
     partner = values[rng.permutation(len(values))]
     spread = float(np.linalg.norm(values - partner, axis=1).mean() / math.sqrt(2))
     centred = values - values.mean(axis=0)
-    spectrum = np.linalg.eigvalsh(centred.T @ centred / max(1, len(values) - 1)).clip(min=0)
+    # The same spectrum from the smaller of the two products.
+    product = centred.T @ centred if centred.shape[1] <= len(centred) else centred @ centred.T
+    spectrum = np.linalg.eigvalsh(product).clip(min=0)
     total = spectrum.sum()
     shares = spectrum[spectrum > 0] / total if total > 0 else np.ones(1)
     result = {"spread": spread, "effective_rank": float(np.exp(-(shares * np.log(shares)).sum()))}

@@ -97,8 +97,9 @@ def build(config: config.Network, channels: int, seed: int, trunk: nn.Module | N
             with torch.no_grad():
                 maps = body.eval()(entry(example))
         except RuntimeError as error:
+            reason = str(error).splitlines()[0]
             raise ConfigError(
-                f"network '{config.name}' does not take {config.size} px images ({str(error).splitlines()[0]}); set network.size"
+                f"network '{config.name}' does not take images of {config.size} px ({reason}); set network.size"
             ) from None
         must(
             maps.dim() in (2, 4) and maps[0].numel() > 0,
@@ -163,7 +164,9 @@ def load(saved: Snapshot, trunk: nn.Module | None = None) -> nn.Module:
 def aggregate(learners: list[Snapshot], mode: str) -> Snapshot:
     """The weights of several learners as one φ."""
     arrays = {
-        f"network.learners.{place}.{name}": array for place, one in enumerate(learners) for name, array in weights_of(one).items()
+        f"network.learners.{place}.{name}": array
+        for place, one in enumerate(learners)
+        for name, array in weights_of(one).items()
     }
     return Snapshot(arrays=arrays, meta={**learners[0].meta, "aggregate": mode, "learners": len(learners)})
 

@@ -107,13 +107,14 @@ class Regression:
 
     def _reassign_groups(self, features: NDArray[np.float32], rng: np.random.Generator) -> None:
         """Groups to hubs by their means, then the members of each group to the points of its hub."""
-        assert self.group_of_entry is not None and self._hub_of_group is not None
+        assert self.group_of_entry is not None
+        assert self._hub_of_group is not None
         assert self.space.hubs is not None
         count = len(self._hub_of_group)
-        means = np.zeros((count, features.shape[1]), dtype=np.float64)
-        np.add.at(means, self.group_of_entry, features)
+        sums = np.zeros((count, features.shape[1]), dtype=np.float64)
+        np.add.at(sums, self.group_of_entry, features)
         sizes = np.bincount(self.group_of_entry, minlength=count)
-        means = (means / sizes[:, None]).astype(np.float32)
+        means = (sums / sizes[:, None]).astype(np.float32)
         hubs = self.space.hubs.cpu().numpy()
         order = rng.permutation(count)
         self._hub_of_group = assignment.groups_to_hubs(means, hubs, self._hub_of_group, order, self.block)
@@ -127,7 +128,8 @@ class Regression:
 
     def _place_hubs(self) -> None:
         """Point p belongs to the group of entry p; where that group now has another hub, its points move there."""
-        assert self.group_of_entry is not None and self._hub_of_group is not None
+        assert self.group_of_entry is not None
+        assert self._hub_of_group is not None
         hub_of_point = self._hub_of_group[self.group_of_entry]
         self.space.hub_of_point = torch.from_numpy(hub_of_point).long().to(self.device)
 
@@ -214,7 +216,8 @@ class Refinement:
         count = max(1, len(entries) // 3)
         rows = np.arange(count, dtype=np.int64) + step * count
         drawn = uniforms(derive(*self.key, "triplets"), rows, 1)[:, 0]
-        return np.minimum((drawn.astype(np.float64) * len(self.triplets)).astype(np.int64), len(self.triplets) - 1)
+        rows = (drawn.astype(np.float64) * len(self.triplets)).astype(np.int64)
+        return np.asarray(np.minimum(rows, len(self.triplets) - 1), dtype=np.int64)
 
     def images(self, entries: NDArray[np.int64], step: int) -> NDArray[np.int32]:
         local = self.local.images(entries, step)

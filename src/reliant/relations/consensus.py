@@ -26,7 +26,8 @@ def agreement(lists: Sequence[Neighbours]) -> NDArray[np.float64]:
     for first in range(count):
         for second in range(first):
             table[first, second] = table[second, first] = overlap(lists[first], lists[second])
-    return table.sum(axis=1) / max(1, count - 1)
+    means: NDArray[np.float64] = table.sum(axis=1) / max(1, count - 1)
+    return means
 
 
 def most_agreeing(lists: Sequence[Neighbours]) -> int:

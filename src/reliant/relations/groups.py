@@ -110,7 +110,7 @@ class _Front:
 
     def __init__(self, values: Floats, neighbours: Neighbours, seeds: Ints, cap: int) -> None:
         self.values, self.neighbours = values, neighbours
-        # A column for every entry of every list; the last one stands for the members, which are no candidates.
+        # A column for every entry of every list. The last one, which −1 names too, stands for what is no candidate.
         shape = (len(seeds), (cap - 1) * neighbours.k + 1)
         self.keys = np.full(shape, _NONE, dtype=np.int64)
         self.measured_at = np.zeros(shape, dtype=np.int32)

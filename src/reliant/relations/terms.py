@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..randomness import generator
-from ..records import Features, Groups, Subsets
+from ..records import Features, Floats, Groups, Subsets
 from .centres import centres
 from .distances import between, unit_frame
 from .neighbours import nearest_of
@@ -26,7 +26,7 @@ Numbers = NDArray[np.float64]
 _GROUPS, _WORK = 5_000, 1 << 39
 _SAMPLES = 1 << 18
 _NEAREST = 4096
-_TILE = 2048
+_TILE = 1024
 
 
 def terms(groups: Groups, subsets: Subsets, features: Features, config: Partition, seed: int) -> dict[str, float]:
@@ -94,23 +94,31 @@ def _distances(
 
 
 def _distance_in_full(groups: Groups, features: Features) -> float:
-    """The mean of S over all pairs of these groups, in tiles of images by images."""
+    """The mean of S over all pairs of these groups, in tiles of images by images; features in float32, sums in float64."""
     shift, scale = unit_frame(features.values)
-    owners, weights = groups.owners, 1.0 / np.repeat(groups.sizes, groups.sizes)
+    owners, weights = groups.owners, (1.0 / np.repeat(groups.sizes, groups.sizes)).astype(np.float32)
     starts = range(0, len(groups.members), _TILE)
     total = 0.0
     for start in starts:
         rows = slice(start, start + _TILE)
         left = ((features.values[groups.members[rows]] - shift) / scale).astype(np.float32)
+        # |a|² + |b|² − 2ab as one product: (−2a, |a|², 1) · (b, 1, |b|²).
+        left = _with_columns(-2 * left, np.einsum("nd,nd->n", left, left), np.ones(len(left), np.float32))
         for other in starts[start // _TILE :]:
             columns = slice(other, other + _TILE)
             right = ((features.values[groups.members[columns]] - shift) / scale).astype(np.float32)
-            squared = np.einsum("nd,nd->n", left, left)[:, None] + np.einsum("nd,nd->n", right, right) - 2 * (left @ right.T)
-            distances = np.sqrt(np.maximum(squared, 0))
-            distances[owners[rows, None] == owners[columns]] = 0
-            part = float(weights[rows] @ (distances @ weights[columns]))
+            right = _with_columns(right, np.ones(len(right), np.float32), np.einsum("nd,nd->n", right, right))
+            distances = left @ right.T
+            np.sqrt(np.maximum(distances, 0, out=distances), out=distances)
+            if owners[rows][-1] >= owners[columns][0]:
+                distances[owners[rows, None] == owners[columns]] = 0
+            part = float(weights[rows].astype(np.float64) @ (distances @ weights[columns]))
             total += part if other == start else 2 * part
     return total * scale / (len(groups) * (len(groups) - 1))
+
+
+def _with_columns(rows: Floats, first: Floats, second: Floats) -> Floats:
+    return np.concatenate([rows, first[:, None], second[:, None]], axis=1)
 
 
 def _sampled_distances(

@@ -38,6 +38,15 @@ class Representation:
     starts: Sequence[Stored]
 
 
+@dataclass(frozen=True)
+class Mined:
+    """What was mined from one φ, and from which features."""
+
+    features: Stored
+    neighbours: Stored
+    relations: Stored
+
+
 class Bench:
     """The place where stages are worked on."""
 
@@ -59,7 +68,9 @@ class Bench:
         # What every training stage depends on besides its own inputs.
         self.source = [images.digest, *([] if trunk is None else [digest_of(network.snapshot(trunk).arrays)])]
 
-    def stage(self, place: str, compute: Callable[[CheckpointSlot], Any], keys: dict[str, Any], inputs: Sequence[str]) -> Stored:
+    def stage(
+        self, place: str, compute: Callable[[CheckpointSlot], Any], keys: dict[str, Any], inputs: Sequence[str]
+    ) -> Stored:
         return self.run.stage(place, compute, keys=keys, inputs=list(inputs), version=1)
 
     def keys(self, *names: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from ..records import Relations, Snapshot, Verdict
 from ..relations import consensus, neighbours
 from ..store import CheckpointSlot, Stored
 from . import relating
-from .bench import Bench, Representation
+from .bench import Bench, Mined, Representation
 
 # Neighbours by which learners are compared with each other.
 _AGREEMENT_LIST = 10
@@ -48,16 +48,15 @@ def _most_agreeing(bench: Bench, learners: Sequence[Stored]) -> int:
     return consensus.most_agreeing(lists)
 
 
-def examine(bench: Bench, turn: int, phi: Representation, relations: Stored) -> Verdict:
+def examine(bench: Bench, turn: int, phi: Representation, mined: Mined) -> Verdict:
     """Health of φ and of what was mined from it, without labels."""
-    features, near = relating.features_of(bench, turn, phi), relating.neighbours_of(bench, turn, phi)
     trained = phi.starts[0]
 
     def compute(slot: CheckpointSlot) -> dict[str, Any]:
-        measured = health.measures(features.value, relating.as_neighbours(near), bench.seed)
-        found: Relations = relations.value
+        measured = health.measures(mined.features.value, relating.as_neighbours(mined.neighbours), bench.seed)
+        found: Relations = mined.relations.value
         epochs = trained.value.meta["epochs"]
-        verdict = health.verdict(measured, features.value.values.shape[1], epochs, bench.config.health)
+        verdict = health.verdict(measured, bench.config.network.dimension, epochs, bench.config.health)
         if verdict.healthy and not len(found.groups):
             verdict = Verdict(
                 state="empty",
@@ -66,12 +65,13 @@ def examine(bench: Bench, turn: int, phi: Representation, relations: Stored) -> 
             )
         return {"measures": measured, "verdict": vars(verdict)}
 
-    keys, inputs = bench.keys("seed", "health"), [features.digest, near.digest, relations.digest, trained.digest]
+    keys, inputs = bench.keys("seed", "health"), [mined.neighbours.digest, mined.relations.digest, trained.digest]
     stored = bench.stage(f"rounds/{turn:02d}/health", compute, keys, inputs)
-    return publish(bench, turn, phi, relations, stored)
+    _publish(bench, turn, phi, mined.relations, stored)
+    return Verdict(**stored.value["verdict"])
 
 
-def publish(bench: Bench, turn: int, phi: Representation, relations: Stored, examined: Stored) -> Verdict:
+def _publish(bench: Bench, turn: int, phi: Representation, relations: Stored, examined: Stored) -> None:
     """The round's row in the manifest; and retention: what the next round does not need and can be computed again goes."""
     summary, verdict = relations.value.summary, examined.value["verdict"]
     row = {
@@ -88,4 +88,3 @@ def publish(bench: Bench, turn: int, phi: Representation, relations: Stored, exa
     if bench.config.store.features == "last" and turn > 0:
         for name in ("features", "neighbours"):
             bench.run.drop(f"rounds/{turn - 1:02d}/{name}")
-    return Verdict(**verdict)

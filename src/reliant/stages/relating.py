@@ -10,13 +10,14 @@ from ..randomness import derive
 from ..records import Features, Neighbours, Relations, Snapshot
 from ..relations import mining, neighbours
 from ..store import CheckpointSlot, Stored
-from .bench import Bench, Representation
+from .bench import Bench, Mined, Representation
 
 
-def extract_relations(bench: Bench, turn: int, phi: Representation) -> Stored:
+def extract_relations(bench: Bench, turn: int, phi: Representation) -> Mined:
     """𝒢, X̄_1 … X̄_K and T_1 … T_K from φ."""
     config = bench.config
-    features, near = features_of(bench, turn, phi), neighbours_of(bench, turn, phi)
+    features = _features(bench, turn, phi)
+    near = _search(bench, f"rounds/{turn:02d}/neighbours", features, config.neighbours.rerank)
     views = [_neighbours_in_view(bench, turn, phi, view) for view in range(1, config.features.views + 1)]
     layers = [_neighbours_in_other_layer(bench, turn, phi)] if config.features.agreement else []
 
@@ -36,10 +37,10 @@ def extract_relations(bench: Bench, turn: int, phi: Representation) -> Stored:
 
     keys = bench.keys("seed", "chance", "groups", "subsets", "triplets", "targets.shrink") | {"round": turn}
     inputs = [stored.digest for stored in (features, near, *views, *layers)]
-    return bench.stage(f"rounds/{turn:02d}/relations", compute, keys, inputs)
+    return Mined(features, near, bench.stage(f"rounds/{turn:02d}/relations", compute, keys, inputs))
 
 
-def features_of(bench: Bench, turn: int, phi: Representation) -> Stored:
+def _features(bench: Bench, turn: int, phi: Representation) -> Stored:
     """The features that are mined."""
     several = bench.config.features.learners == "all" and len(phi.learners) > 1
     sources: Sequence[Stored] = phi.learners if several else [phi.stored]
@@ -56,11 +57,6 @@ def features_of(bench: Bench, turn: int, phi: Representation) -> Stored:
     keys = bench.keys("features.layer", "features.learners", "network")
     inputs = [*bench.source, *(stored.digest for stored in sources)]
     return bench.stage(f"rounds/{turn:02d}/features", compute, keys, inputs)
-
-
-def neighbours_of(bench: Bench, turn: int, phi: Representation) -> Stored:
-    """Every image's nearest in the features that are mined."""
-    return _search(bench, f"rounds/{turn:02d}/neighbours", features_of(bench, turn, phi), bench.config.neighbours.rerank)
 
 
 def _neighbours_in_view(bench: Bench, turn: int, phi: Representation, view: int) -> Stored:

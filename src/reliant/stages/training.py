@@ -45,7 +45,9 @@ def continue_initial(bench: Bench, turn: int, phi: Representation) -> Stored:
     return before
 
 
-def _continue(bench: Bench, place: str, optimiser: configuration.Local | configuration.Refine, key: Key, before: Stored) -> Stored:
+def _continue(
+    bench: Bench, place: str, optimiser: configuration.Local | configuration.Refine, key: Key, before: Stored
+) -> Stored:
     def compute(slot: CheckpointSlot) -> Snapshot:
         start: Snapshot = before.value
         phi = bench.load(start)
