@@ -25,7 +25,7 @@ Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class _Stage(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
 
 
 class Data(_Stage):
@@ -222,6 +222,11 @@ class Config(_Stage):
     def _consistent(self) -> Config:
         if self.local.unit == "group" and self.local.view == "augmented":
             raise ValueError("local.unit = 'group' needs local.view = 'clean': a group is assigned by the mean of its images")
+        for name, stage in (("initial", self.initial), ("local", self.local), ("refine", self.refine)):
+            if stage.nesterov and not stage.momentum:
+                raise ValueError(
+                    f"{name}.nesterov = true needs momentum; set {name}.momentum above 0 or {name}.nesterov = false"
+                )
         if self.neighbours.k < self.groups.cap - 1:
             raise ValueError(
                 f"neighbours.k = {self.neighbours.k} is too small for groups.cap = {self.groups.cap}; "

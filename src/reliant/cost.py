@@ -42,11 +42,11 @@ class Cost:
     parts: dict[str, float]
 
 
-def estimate(config: Config, images: Images) -> Cost:
-    """Times a few steps and adds up."""
+def estimate(config: Config, images: Images, started: bool = False) -> Cost:
+    """Times a few steps and adds up; ``started``: the run begins with given weights instead of an initialisation."""
     device = Device(config.machine)
     rate, weights = _training_rate(config, images, device)
-    parts = passes_of(config)
+    parts = passes_of(config, started)
     count, rounds = len(images), config.rounds.count
     dimension = config.network.dimension
     search = (rounds + 1) * (1 + config.features.views) * _SELECTION * 2 * count**2 * dimension / _product_rate(device)
@@ -66,12 +66,17 @@ def estimate(config: Config, images: Images) -> Cost:
     )
 
 
-def passes_of(config: Config) -> dict[str, float]:
+def nothing() -> Cost:
+    """Of a run that is finished."""
+    return Cost(passes=0.0, seconds=0.0, disk_bytes=0, memory_bytes=0, images_per_second=0.0, parts={})
+
+
+def passes_of(config: Config, started: bool = False) -> dict[str, float]:
     """The passes of a whole run, fixed before anything is mined."""
     rounds = config.rounds.count
     forward = (1 + config.features.views + config.features.agreement) * (rounds + 1) * loop.FORWARD_SHARE
     return {
-        "initial": config.initial.passes,
+        "initial": 0.0 if started else config.initial.passes,
         "local": rounds * config.local.passes,
         "refine": rounds * config.refine.passes,
         "features": forward,

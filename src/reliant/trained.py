@@ -5,6 +5,7 @@ A source of images → :class:`TrainedRun`, whose ``network`` is a plain ``nn.Mo
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,8 @@ import numpy as np
 
 from . import config as configuration
 from .errors import MissingExtraError, StateError, UsageError, must
-from .records import Floats, Images, Quarantine, Relations, Snapshot, Verdict
+from .records import Budget, Floats, Images, Quarantine, Relations, Snapshot, Verdict
+from .standing import default_folder, notices, source_record, standing
 from .store import Run
 
 if TYPE_CHECKING:
@@ -61,6 +63,22 @@ class TrainedRun:
         return int(result)
 
     @property
+    def budget(self) -> Budget:
+        """What all its stages have cost so far."""
+        return sum((self.folder.stored(name).budget for name in self.folder.stages()), Budget())
+
+    def summary(self, round: int) -> dict[str, Any]:
+        """What was mined from a round's φ, in numbers; without reading the relations themselves."""
+        place = self.path / f"rounds/{round:02d}/relations/summary.json"
+        return dict(json.loads(place.read_text(encoding="utf-8"))) if place.is_file() else {}
+
+    def mean_size(self, round: int) -> float | None:
+        """Of the groups that were mined from a round's φ; None where there are none."""
+        sizes = {int(size): int(count) for size, count in self.summary(round).get("sizes", {}).items()}
+        groups = sum(sizes.values())
+        return sum(size * count for size, count in sizes.items()) / groups if groups else None
+
+    @property
     def network(self) -> nn.Module:
         """φ, on the CPU in evaluation mode: images (B, C, size, size) in [0, 1] → features on the sphere."""
         return self.network_of(self.round)
@@ -96,7 +114,7 @@ class TrainedRun:
         return self.embed_images(self.images(source)[0], layer, round)
 
     def embed_images(self, images: Images, layer: str = "final", round: int | None = None) -> Floats:
-        must(layer in ("final", "conv"), UsageError, f"layer is 'final' or 'conv', got {layer!r}")
+        check_layer(layer)
         phi = self.network_of(self.round if round is None else round)
         return self.layers_of(phi, images)[layer]
 
@@ -120,6 +138,10 @@ class TrainedRun:
         channels = str(self.manifest["source"].get("channels", "auto"))
         data = self.config.data.model_copy(update={"channels": channels})
         return load_images(open_source(source), data, minimum=minimum)
+
+
+def check_layer(layer: str) -> None:
+    must(layer in ("final", "conv"), UsageError, f"layer is 'final' or 'conv', got '{layer}'")
 
 
 def load(path: str | Path, network: nn.Module | None = None) -> TrainedRun:
@@ -150,14 +172,14 @@ def fit(
 
     wanted = config or configured(preset, sets, seed)
     opened = open_source(source)
-    place = Path(out) if out is not None else Path("runs") / opened.name
+    place = Path(out) if out is not None else default_folder(opened)
     images, quarantine = load_images(opened, wanted.data, minimum=2)
     train(
         images,
         quarantine,
         wanted,
         place,
-        spec=spec_of(source),
+        spec=opened.spec or None,
         preset="" if config else preset,
         network=network,
         init=init,
@@ -175,35 +197,23 @@ def train(
     spec: str | None = None,
     preset: str = "",
     network: nn.Module | None = None,
-    init: str | Path | TrainedRun | None = None,
+    init: str | Path | TrainedRun | Snapshot | None = None,
     progress: Listener | None = None,
 ) -> None:
-    """Open or resume the run folder and run Algorithm 1 in it."""
+    """Open or resume the run folder and run Algorithm 1 in it. ``spec`` is what opens the source again, if anything does."""
     from .algorithm import learn
     from .learning.device import Device
-    from .stages.bench import Bench
+    from .stages.bench import Bench, digest_of
 
     machine = Device(config.machine).describe()
-    source = {
-        "name": images.name,
-        "spec": spec,
-        "digest": images.digest,
-        "images": len(images),
-        "channels": images.pixels.shape[3],
-        "size": images.pixels.shape[1],
-        "quarantined": [{"id": name, "reason": reason} for name, reason in zip(quarantine.ids, quarantine.reasons)],
-    }
+    start = None if init is None else weights_from(init)
+    source = source_record(images, quarantine, spec, None if start is None else digest_of(start.arrays))
+    standing(out, config, source)
     with Run.open(out, config=config, source=source, preset=preset, machine=machine, listener=progress) as run:
-        start = None if init is None else weights_from(init)
+        for notice in notices(images, quarantine, config):
+            run.event("notice", text=notice)
         outcome = learn(Bench(run, images, run.config, trunk=network, init=start, watch=progress))
         run.update_manifest(result=outcome.round, verdict=vars(outcome.verdict))
-
-
-def spec_of(source: Any) -> str | None:
-    """How ``evaluate`` finds the source of a run again: a known name as it is, a path in full, nothing for arrays."""
-    if not isinstance(source, str | Path):
-        return None
-    return str(Path(source).absolute()) if Path(source).exists() else str(source)
 
 
 def configured(preset: str, sets: Mapping[str, Any] | Iterable[str] = (), seed: int | None = None) -> configuration.Config:
@@ -221,8 +231,10 @@ def configured(preset: str, sets: Mapping[str, Any] | Iterable[str] = (), seed: 
     return configuration.build(table)
 
 
-def weights_from(place: str | Path | TrainedRun) -> Snapshot:
+def weights_from(place: str | Path | TrainedRun | Snapshot) -> Snapshot:
     """Weights from a run's result, or from a ``.safetensors`` file with its ``meta.json`` beside it."""
+    if isinstance(place, Snapshot):
+        return place
     if isinstance(place, TrainedRun):
         return place.weights(place.round)
     path = Path(place)
@@ -234,8 +246,6 @@ def weights_from(place: str | Path | TrainedRun) -> Snapshot:
 
 def read_weights(path: Path) -> Snapshot:
     """A stage's ``arrays.safetensors`` (or a copy under another name) and the ``meta.json`` that describes its network."""
-    import json
-
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
@@ -260,7 +270,11 @@ def read_weights(path: Path) -> Snapshot:
 def needs_torch() -> None:
     from importlib.util import find_spec
 
-    if find_spec("torch") is None:
+    try:
+        found = find_spec("torch")
+    except ImportError:
+        found = None
+    if found is None:
         raise MissingExtraError(
             "training needs torch, which is not installed; pip install 'reliant[train]' (see the README for CPU wheels)"
         )

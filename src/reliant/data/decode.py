@@ -117,6 +117,26 @@ def _opened(payload: Payload, how: Preprocessing) -> Image:
         return _upright(image)
 
 
+def size_of(payload: Payload) -> tuple[int, int] | None:
+    """Width and height as the header or the array tells them, before anything is turned or cut; None where neither does."""
+    from PIL import Image
+
+    if isinstance(payload, np.ndarray):
+        return (payload.shape[1], payload.shape[0]) if payload.ndim in (2, 3) else None
+    if not isinstance(payload, bytes):
+        return payload.size
+    name = sniff(payload)
+    if name is None:
+        return None
+    _load_plugins()
+    try:
+        with Image.open(io.BytesIO(payload), formats=[name]) as image:
+            return image.size
+    # As in decode: a decoder on hostile bytes raises anything.
+    except Exception:
+        return None
+
+
 def sniff(data: bytes) -> str | None:
     """The format that the first bytes tell, None where it is not on the list."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":

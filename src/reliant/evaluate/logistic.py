@@ -27,6 +27,7 @@ TOLERANCE = 1e-4  # the objective ends at most this share above its minimum
 MEMORY = 12  # steps that L-BFGS remembers
 ITERATIONS = 500
 LARGEST_COVARIANCE = 8192  # features; beyond, D² costs more than it saves
+DRIFT = 3.0  # factor by which κ may move before the metric is made anew
 CURVATURE = 0.2  # slope at the end of a step / slope at its start
 BLOCK = 1 << 22  # logits that a softmax takes at a time
 
@@ -94,22 +95,23 @@ def minimise(
     penalty = 1.0 / (strength * count)
     weights = torch.zeros(dimension + 1, classes, device=features.device) if start is None else start.clone()
     logits = torch.addmm(weights[-1], features, weights[:-1])
-    metric = _Metric(shape, logits, penalty)
+    metric = _Metric(shape, penalty)
     history: deque[_Pair] = deque(maxlen=MEMORY)
     step: Tensor | None = None
     before: Tensor | None = None
     for iteration in range(iterations + 1):
-        loss, residual, curvature = _cross_entropy(logits, labels)
+        loss, residual, spread = _cross_entropy(logits, labels)
         objective = loss + 0.5 * penalty * _dot(weights[:-1], weights[:-1])
         # (RᵀX)ᵀ is several times faster than XᵀR for the row-major X.
         slopes = (residual.T @ features).T + penalty * weights[:-1]
         intercept = residual.sum(0, keepdim=True)
-        gap = _dot(slopes, slopes) / (2.0 * penalty) + _dot(intercept, intercept) / (2.0 * curvature)
+        gap = _dot(slopes, slopes) / (2.0 * penalty) + _dot(intercept, intercept) / (2.0 * float(spread.min()))
         if gap <= tolerance * objective or iteration == iterations:
             break
         gradient = torch.cat([slopes, intercept])
         if step is not None and before is not None:
             _remember(history, step, gradient - before)
+        metric.adapt(float(spread.mean()))
         direction = _direction(gradient, history, metric)
         moved = torch.addmm(direction[-1], features, direction[:-1])
         length = _line_search(weights[:-1], direction[:-1], logits, moved, labels, penalty)
@@ -144,17 +146,20 @@ def _remember(history: deque[_Pair], step: Tensor, change: Tensor) -> None:
 class _Metric:
     """The inverse of κ·covariance + penalty, which stands in for the Hessian of every class; the identity without a shape."""
 
-    def __init__(self, shape: Tensor | None, logits: Tensor, penalty: float) -> None:
+    def __init__(self, shape: Tensor | None, penalty: float) -> None:
+        self.shape, self.penalty, self.kappa = shape, penalty, 0.0
+        self.factor: Tensor | None = None
+
+    def adapt(self, kappa: float) -> None:
+        """Follow κ, which falls as the classes part, whenever it has moved by more than a factor."""
         import torch
 
-        self.factor: Tensor | None = None
-        if shape is None:
+        if self.shape is None or self.kappa / DRIFT <= kappa <= self.kappa * DRIFT:
             return
-        chances = logits[:: max(1, len(logits) // 4096)].softmax(1)
-        self.kappa = max(float((chances * (1 - chances)).mean()), 1e-6)
+        self.kappa = kappa
         # The floor keeps the matrix positive definite in float32 where N < D or columns are constant.
-        ridge = max(penalty / self.kappa, 1e-6 * float(torch.linalg.matrix_norm(shape)), 1e-12)
-        ridged = shape.clone()
+        ridge = max(self.penalty / kappa, 1e-6 * float(torch.linalg.matrix_norm(self.shape)), 1e-12)
+        ridged = self.shape.clone()
         ridged.diagonal().add_(ridge)
         self.factor = torch.linalg.cholesky(ridged)
 
@@ -208,8 +213,8 @@ def _line_search(weights: Tensor, direction: Tensor, logits: Tensor, moved: Tens
     return low
 
 
-def _cross_entropy(logits: Tensor, labels: Tensor) -> tuple[float, Tensor, float]:
-    """Mean cross-entropy, its derivative (p − onehot) / N, and the intercept's curvature: a class's least mean p(1 − p)."""
+def _cross_entropy(logits: Tensor, labels: Tensor) -> tuple[float, Tensor, Tensor]:
+    """Mean cross-entropy, its derivative (p − onehot) / N, and the mean p(1 − p) of every class."""
     import torch
 
     count, classes = logits.shape
@@ -223,7 +228,7 @@ def _cross_entropy(logits: Tensor, labels: Tensor) -> tuple[float, Tensor, float
         spread += (chances * (1 - chances)).sum(0, dtype=torch.float64)
         chances.scatter_(1, truth, chances.gather(1, truth) - 1)
         torch.div(chances, count, out=residual[rows])
-    return total / count, residual, max(float(spread.min()) / count, 1e-12)
+    return total / count, residual, (spread / count).clamp_(min=1e-12)
 
 
 def _along(logits: Tensor, moved: Tensor, labels: Tensor, step: float) -> tuple[float, float]:

@@ -49,6 +49,8 @@ def evaluate(
 
     ``target`` is a run, a weights file, ``random:NETWORK`` or an nn.Module; without ``data`` the run's own source is used.
     """
+    from ..learning.device import Device
+
     chosen = protocol_named(protocol)
     must(learners in ("chosen", "all"), UsageError, f"learners is 'chosen' or 'all', got '{learners}'")
     subject = open_subject(target, seed)
@@ -57,17 +59,19 @@ def evaluate(
         return _evaluate_relations(subject, data, labels, str(rounds), budget, watch)
     splits = open_splits(data, test, labels, _preprocessing(subject))
     options: dict[str, Any] = {}
+    if "device" in chosen.options:
+        options["device"] = Device(subject.config.machine).torch.type
     if protocol == "few-shot":
-        options = {"labels": _FEW if len(splits.names) <= _MANY_CLASSES else _FEWER, "names": splits.names}
+        options |= {"labels": _FEW if len(splits.names) <= _MANY_CLASSES else _FEWER, "names": splits.names}
 
     def score(phi: nn.Module) -> dict[str, float]:
         layers = _layers(subject, phi, splits)
         return score_layers(protocol, layers, splits.train.labels, splits.test.labels, seed=seed, budget=budget, **options)
 
-    results = []
+    results, tested = [], int((splits.test.labels >= 0).sum())
     for round in subject.rounds(str(rounds)):
         measures = score(subject.network_of(round))
-        kept = _rows(subject, splits.name, splits.split, protocol, round, measures, len(splits.test.rows), budget, seed)
+        kept = _rows(subject, splits.name, splits.split, protocol, round, measures, tested, budget, seed)
         row: dict[str, Any] = {"round": round, **measures}
         if learners == "all" and subject.run is not None:
             row["learners"] = []
@@ -76,9 +80,7 @@ def evaluate(
                 stage = "refined" if refined else "local"
                 row["learners"].append({"learner": learner, "stage": stage, **measures})
                 name = f"{learner}:{stage}"
-                kept += _rows(
-                    subject, splits.name, splits.split, protocol, round, measures, len(splits.test.rows), budget, seed, name
-                )
+                kept += _rows(subject, splits.name, splits.split, protocol, round, measures, tested, budget, seed, name)
         _keep(subject, protocol, round, kept)
         results.append(row)
         if watch is not None:
@@ -92,7 +94,14 @@ def _evaluate_relations(
     must(subject.run is not None, UsageError, "protocol 'relations' scores the groups of a run; give a run folder")
     assert subject.run is not None
     source = open_source(data)
-    _, labels = labelled_images(source, _preprocessing(subject), how)
+    images, labels = labelled_images(source, _preprocessing(subject), how)
+    mined_from = subject.run.manifest["source"]
+    must(
+        images.digest == mined_from["digest"],
+        UsageError,
+        f"protocol 'relations' needs the images that {subject.run.path} was made from ('{mined_from['name']}', "
+        f"{mined_from['images']} images), got '{source.name}' ({len(images)}); leave out --data, or name that source",
+    )
     results = []
     for round in subject.rounds(rounds):
         mined = subject.run.relations(round)
@@ -120,8 +129,9 @@ def _preprocessing(subject: Subject) -> Any:
 def _layers(subject: Subject, phi: nn.Module, splits: Splits) -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:
     """Features of both splits, layer by layer; images that both share are run once."""
     from ..learning import features
-    from ..learning.device import Device
     from ..learning.pixels import Pixels
+
+    from ..learning.device import Device
 
     device = Device(subject.config.machine)
     phi = phi.to(device.torch)

@@ -106,13 +106,13 @@ def _of_module(module: Any) -> Subject:
     """Any network whose output is a map or a vector; its input is the colour image."""
     from torch import nn
 
-    from ..learning.network import Network
+    from ..learning.network import Aggregate, Network
     from ..learning.network import build as build_network
 
     must(
         isinstance(module, nn.Module), UsageError, f"evaluate takes a run, a path or an nn.Module, got {type(module).__name__}"
     )
-    if isinstance(module, Network):
+    if isinstance(module, Network | Aggregate):
         size = module.size
         config = configuration.build({"network": {"size": size}, "data": {"size": size}})
         return Subject(method="module", config=config, channels="auto", network=module)

@@ -19,6 +19,9 @@ from ..records import Floats
 
 def solve(costs: NDArray[np.floating]) -> NDArray[np.int64]:
     """(n, n) costs → the column of every row with the least total; the present one where it is as good (ties stay)."""
+    # NaN and infinity have no best order: nothing moves, and the loop names them when it looks at the loss.
+    if not np.isfinite(costs).all():
+        return np.arange(len(costs))
     _, columns = linear_sum_assignment(costs)
     present = float(np.trace(costs, dtype=np.float64))
     found = float(costs[np.arange(len(costs)), columns].sum(dtype=np.float64))

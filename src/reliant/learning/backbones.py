@@ -50,7 +50,7 @@ def _convolution(inputs: int, outputs: int, kernel: int, stride: int = 1, norm: 
 
 
 class _FourByFour(nn.Module):
-    """Average larger maps down to about 4×4; by a fixed window, as the gradient of an adaptive pool has no fixed order on CUDA."""
+    """Average larger maps down to about 4×4; by a fixed window: an adaptive pool's gradient has no fixed order on CUDA."""
 
     def forward(self, maps: Tensor) -> Tensor:
         window = maps.shape[-1] // 4

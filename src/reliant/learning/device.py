@@ -44,6 +44,16 @@ class Device:
     def autocast(self) -> torch.autocast:
         return torch.autocast(self.torch.type, dtype=torch.bfloat16, enabled=self.bf16)
 
+    @contextlib.contextmanager
+    def drawing(self, key: int) -> Iterator[None]:
+        """Modules of a user's trunk that draw from torch's own generator (``nn.Dropout``) draw what ``key`` says."""
+        cuda = self.torch.type == "cuda"
+        with torch.random.fork_rng(devices=[torch.cuda.current_device()] if cuda else []):
+            torch.default_generator.manual_seed(key % 2**63)
+            if cuda:
+                torch.cuda.manual_seed(key % 2**63)
+            yield
+
     def describe(self) -> dict[str, object]:
         """For the manifest."""
         name = torch.cuda.get_device_name(self.torch) if self.torch.type == "cuda" else "cpu"

@@ -8,6 +8,7 @@ An image that is only run forward counts a third.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable
@@ -32,6 +33,8 @@ from .pixels import Pixels
 if TYPE_CHECKING:
     from .. import config
 
+log = logging.getLogger(__name__)
+
 FORWARD_SHARE = 1 / 3
 # On a GPU a look at the loss waits for the device; it is taken every so many steps and before every checkpoint.
 _LOOK_EVERY = {"cpu": 1, "cuda": 50}
@@ -43,6 +46,10 @@ class Slot(Protocol):
     def save(self, snapshot: Snapshot) -> None: ...
     def load(self) -> Snapshot | None: ...
     def due(self) -> bool: ...
+
+
+class _Spent(Exception):
+    """The budget does not hold what an objective asks for before an epoch."""
 
 
 @dataclass
@@ -112,13 +119,20 @@ class Training:
                 while self._epoch():
                     pass
         self._look()
+        if self.objective.entries and not self.history.steps:
+            batch, advice = self.batch * self.objective.images_per_entry, self.work.advice
+            text = "nothing was trained: a budget of %.0f images does not reach the first batch of %d; raise the passes or lower %s"
+            log.warning(text, self.work.images, batch, advice)
         return self.history
 
     def _epoch(self) -> bool:
         """One epoch, or what is left of it; False once the budget is spent."""
         begun = time.perf_counter()
         if self.step_in_epoch == 0:
-            self.objective.before_epoch(self.epoch, self._ask)
+            try:
+                self.objective.before_epoch(self.epoch, self._ask)
+            except _Spent:
+                return False
             self.network.train()
         order = generator(*self.work.key, "order", self.epoch).permutation(self.objective.entries)
         # The last partial batch is skipped, as NAT does.
@@ -151,7 +165,7 @@ class Training:
         key_dropout(self.network, *work.key, history.steps)
         for group in self.optimiser.param_groups:
             group["lr"] = rate_at(work.optimiser, history.images / work.images)
-        with work.device.autocast():
+        with work.device.autocast(), work.device.drawing(derive(*work.key, "drawing", history.steps)):
             features = self.network(views)
         losses = self.objective.loss(features.float(), entries, self.epoch)
         loss = losses["loss"] / (1 if work.optimiser.reduction == "sum" else len(entries))
@@ -184,7 +198,11 @@ class Training:
 
     def _ask(self, images: NDArray[np.int32]) -> Tensor:
         """φ of clean images, for an assignment that is solved before an epoch."""
-        self.history.images += len(images) * FORWARD_SHARE
+        cost, batch = len(images) * FORWARD_SHARE, self.batch * self.objective.images_per_entry
+        # An assignment with which no batch is trained would be wasted.
+        if self.history.images + cost + batch > self.work.images + 0.5:
+            raise _Spent
+        self.history.images += cost
         return forward_clean(self.network, self.work.pixels, images, self.work.device)
 
     def _close_epoch(self, begun: float) -> None:

@@ -96,6 +96,7 @@ def build(config: config.Network, channels: int, seed: int, trunk: nn.Module | N
         try:
             with torch.no_grad():
                 maps = body.eval()(entry(example))
+                maps = maps if isinstance(maps, Tensor) else maps[-1]
         except RuntimeError as error:
             reason = str(error).splitlines()[0]
             raise ConfigError(
@@ -121,12 +122,9 @@ def restore(network: nn.Module, arrays: Mapping[str, np.ndarray[Any, Any]]) -> N
     """Put saved weights into a network of the same shape."""
     own = network.state_dict()
     missing, extra = sorted(own.keys() - arrays.keys()), sorted(arrays.keys() - own.keys())
-    shapes = [name for name in own.keys() & arrays.keys() if tuple(own[name].shape) != tuple(arrays[name].shape)]
-    must(
-        not (missing or extra or shapes),
-        DataError,
-        f"these weights belong to another network: missing {missing[:3]}, extra {extra[:3]}, of another shape {sorted(shapes)[:3]}",
-    )
+    shapes = sorted(name for name in own.keys() & arrays.keys() if tuple(own[name].shape) != tuple(arrays[name].shape))
+    what = f"missing {missing[:3]}, extra {extra[:3]}, of another shape {shapes[:3]}"
+    must(not (missing or extra or shapes), DataError, f"these weights belong to another network: {what}")
     network.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})
 
 

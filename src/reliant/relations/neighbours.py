@@ -240,7 +240,9 @@ def rerank_shared(neighbours: Neighbours) -> Neighbours:
     An image is no member of its own list. The distances stay the L2 ones of the reordered ids, so they are ascending no more.
     """
     total, k = neighbours.ids.shape
-    step = max(1, BLOCK // max(k, 1))
+    if not k:
+        return neighbours
+    step = max(1, BLOCK // k)
     ids, distances = np.empty_like(neighbours.ids), np.empty_like(neighbours.distances)
     for start in range(0, total, step):
         part = slice(start, min(start + step, total))

@@ -22,8 +22,8 @@ from .terms import terms as terms
 if TYPE_CHECKING:
     from ..config import Partition
 
-# Shares of the largest possible gain that a group must bring in each sweep; the last takes whatever fits.
-_SWEEPS = (1.0, 0.75, 0.5, 0.25, -math.inf)
+# Shares of the largest possible gain that a group must bring in each sweep; one more sweep takes whatever fits.
+_SWEEPS = (1.0, 0.75, 0.5, 0.25)
 
 
 def partition(
@@ -107,11 +107,12 @@ def _packed(groups: Groups, order: NDArray[np.int64], both: _Edges, either: _Edg
     """The groups of every subset in the order in which they were placed."""
     packing = _Packing(groups, config)
     waiting: list[int] = order.tolist()
-    for share in _SWEEPS if packing.unit > 0 else _SWEEPS[-1:]:
+    unit = config.overlap + config.coverage
+    for least in (*(share * unit for share in _SWEEPS if unit > 0), -math.inf):
         left = []
         for group in waiting:
             members = groups[group].tolist()
-            fits = packing.place(group, members, both.of(group), either.of(group), share)
+            fits = packing.place(group, members, both.of(group), either.of(group), least)
             if fits is None:
                 left.append(group)
         waiting = left
@@ -127,10 +128,9 @@ class _Packing:
         self.placed: list[list[int]] = [[] for _ in range(config.count)]
         self.all = (1 << config.count) - 1
         self.overlap, self.coverage = config.overlap, config.coverage
-        self.unit = config.overlap + config.coverage
 
-    def place(self, group: int, members: list[int], both: list[int], either: list[int], share: float) -> bool | None:
-        """True: placed. False: no subset will ever take it. None: its gain is below this sweep's share."""
+    def place(self, group: int, members: list[int], both: list[int], either: list[int], least: float) -> bool | None:
+        """True: placed. False: no subset will ever take it. None: its gain an image is below this sweep's."""
         barred = fresh = 0
         for image in members:
             held = self.holders[image]
@@ -152,7 +152,7 @@ class _Packing:
             (near.get(subset, 0), len(placed), subset) for subset, placed in enumerate(self.placed) if not barred >> subset & 1
         )
         gain = self.overlap * len(members) + self.coverage * fresh - conflicts
-        if gain < share * self.unit * len(members):
+        if gain < least * len(members):
             return None
         self.subset_of[group] = subset
         self.placed[subset].append(group)
@@ -164,7 +164,7 @@ class _Packing:
 def _equalised(placed: list[list[int]], total: int, fraction: float) -> Subsets:
     """Every subset that has groups cut to the same number of those placed first."""
     placed = [groups for groups in placed if groups]
-    # The tiny term undoes the rounding of, say, 0.3 · 10.
+    # The tiny term undoes the rounding of, say, 0.29 · 100.
     size = max(1, math.floor(fraction * min(map(len, placed)) + 1e-9))
     of_group = np.full(total, -1, dtype=np.int32)
     for subset, groups in enumerate(placed):

@@ -50,11 +50,11 @@ def write_value(folder: Path, value: Value) -> str:
     """Writes a settled value into an empty folder and returns its kind."""
     match value:
         case Snapshot():
-            _write_arrays(folder / "arrays.safetensors", value.arrays)
+            write_arrays(folder / "arrays.safetensors", value.arrays)
             write_json(folder / "meta.json", value.meta, indent=None)
             return "snapshot"
         case Features():
-            _write_arrays(folder / "features.safetensors", {"values": value.values})
+            write_arrays(folder / "features.safetensors", {"values": value.values})
             meta = {name: getattr(value, name) for name in ("layer", "learner", "view", "normalised")}
             write_json(folder / "meta.json", meta)
             return "features"
@@ -92,7 +92,7 @@ def _read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def _write_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
+def write_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
