@@ -2,9 +2,9 @@
 
     python benchmarks/relations.py
 
-``grow_speedup``: CPU time of the plain Python rule over that of ``grow``, per seed, on seeds whose groups are compared and must be
-identical. ``partition_us_per_group``: CPU-microseconds. ``clique_share``: how often two of a clique of planted near-duplicate
-groups that were both placed share a subset; chance is 1/K.
+``grow_speedup``: CPU time of the plain Python rule over that of ``grow``, per seed; ``grow_identical`` says whether the groups
+of those seeds are the same. ``partition_us_per_group``: CPU-microseconds, the terms of Eq. 1 included. ``clique_share``: how
+often two of a clique of planted near-duplicate groups share a subset, of those pairs that were both placed; chance is 1/K.
 """
 
 from __future__ import annotations

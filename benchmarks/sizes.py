@@ -1,6 +1,6 @@
 """Sizes of files and functions, printed by CI: files above 400 lines and functions above 60 (loops 100) are named.
 
-    python benchmarks/sizes.py
+python benchmarks/sizes.py
 """
 
 from __future__ import annotations

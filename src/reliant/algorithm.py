@@ -36,7 +36,8 @@ def learn(bench: Bench) -> Outcome:
 
     # Iterative learning: for iter ← 1 to T.
     for turn in range(1, config.count + 1):
-        if not verdict.healthy:
+        # The control needs no groups; it goes on where a round could not.
+        if not verdict.healthy and not (config.control and verdict.state == "empty"):
             break
         if config.control:
             phi = choose(bench, turn, continue_initial(bench, turn, phi))

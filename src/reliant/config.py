@@ -49,7 +49,7 @@ class Network(_Stage):
 
 
 class Augment(_Stage):
-    """What happens to an image before the network sees it. The paper states none; NAT crops and flips."""
+    """What happens to an image before the network sees it. The paper states none; NAT crops and flips, and so do we."""
 
     recipe: Literal["none", "nat", "resized-crop", "resized-crop-contrast", "resized-crop-colour"] = "nat"
     flip: bool = True
@@ -75,8 +75,7 @@ class Initial(Optimiser):
     passes: PositiveReal = 100.0  # NAT's epochs; the paper states none
     loss: Literal["squared", "plain", "softmax"] = "squared"  # NAT's squared L2; the paper's d is plain L2
     temperature: PositiveReal = 0.1  # ours, of the softmax over the batch's targets
-    reassign_every: Natural = 3  # epochs; 0 never
-    block: Positive = 256  # images of one exact assignment: NAT's batch
+    reassign_every: Natural = 3  # epochs; 0 never. The batch is the block of one exact assignment, as NAT's
 
 
 class Layers(_Stage):
@@ -120,9 +119,10 @@ class Partition(_Stage):
     count: Positive = 5  # K
     mode: Literal["divided", "whole"] = "divided"  # whole: the ablation without decomposition
     fraction: Share = 0.5  # ours: |X̄_k| as a share of the largest that fits
-    overlap: NaturalReal = 1.0  # λ1; the paper's value is not given
-    coverage: NaturalReal = 1.0  # λ2; the paper's value is not given
+    overlap: NaturalReal = 1.0  # ours: λ1; the paper's comes from a cross-validation that it does not report
+    coverage: NaturalReal = 1.0  # ours: λ2; likewise
     near: Natural = 8  # ours: nearest groups that may not share a subset, per group
+    order: Literal["random", "reliable"] = "random"  # ours: which groups are placed first; Eq. 1 prefers none
 
 
 class Spheres(_Stage):
@@ -131,20 +131,20 @@ class Spheres(_Stage):
     spread: NaturalReal | Literal["measured"] = "measured"  # σ√D; measured: from the distances within groups (Fig. 5b)
     shrink: PositiveReal = 0.5  # ours: matching the present distances exactly would exert no pull
     projected: bool = True  # points back to the sphere, as NAT
-    hubs: Literal["fresh", "inherited"] = "fresh"  # inherited (ours): the mean of φ over the group
+    hubs: Literal["fresh", "inherited"] = "fresh"  # inherited (ours): the mean of the members' present targets
 
 
 class Local(Optimiser):
     """Sec. 3.5.2, Eq. 2 on one subset."""
 
-    passes: PositiveReal = 40.0  # a round's, over all K learners; the paper states none
+    passes: PositiveReal = 40.0  # ours: a round's, over all K learners; the paper states none
     start: Literal["warm", "cold"] = "warm"  # from φ, or from scratch
     unit: Literal["image", "group"] = "image"  # what is re-assigned: Eq. 2 to the letter, or groups to hubs (ours)
     view: Literal["augmented", "clean"] = "augmented"  # features of the assignment: train mode as NAT, or eval on the image
     loss: Literal["squared", "plain", "softmax"] = "squared"
     temperature: PositiveReal = 0.1
     reassign_every: Natural = 3
-    block: Positive = 256
+    block: Positive = 256  # ours, with view = "clean"; from augmented views the batch is the block, as NAT's
     uncovered: Literal["leave", "singletons"] = "leave"  # singletons (ours): images in no group take part alone
 
 
@@ -162,7 +162,7 @@ class Transfer(_Stage):
 class Refine(Optimiser):
     """Sec. 3.5.3, Eq. 4: local learning on fresh targets together with the triplets."""
 
-    passes: NaturalReal = 20.0  # a round's, over all K learners; 0: no refinement
+    passes: NaturalReal = 20.0  # ours: a round's, over all K learners; 0: no refinement
 
 
 class Rounds(_Stage):
@@ -324,6 +324,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"no configuration file {path}") from None
+    except OSError as error:
+        raise ConfigError(f"configuration file {path} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
 

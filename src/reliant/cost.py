@@ -74,12 +74,15 @@ def nothing() -> Cost:
 def passes_of(config: Config, started: bool = False) -> dict[str, float]:
     """The passes of a whole run, fixed before anything is mined."""
     rounds = config.rounds.count
-    forward = (1 + config.features.views + config.features.agreement) * (rounds + 1) * loop.FORWARD_SHARE
+    learners = 1 if config.rounds.control else config.subsets.count
+    mined = learners if config.features.learners == "all" else 1
+    forward = (rounds + 1) * (mined + config.features.views + config.features.agreement)
+    forward += rounds * learners * (config.rounds.choice == "best")
     return {
         "initial": 0.0 if started else config.initial.passes,
         "local": rounds * config.local.passes,
         "refine": rounds * config.refine.passes,
-        "features": forward,
+        "features": forward * loop.FORWARD_SHARE,
     }
 
 

@@ -74,7 +74,10 @@ class Features:
 
 @dataclass(frozen=True, kw_only=True)
 class Neighbours:
-    """The k nearest other images of every image: ids (N, k) int32, L2 distances (N, k) float32 ascending, ties by id."""
+    """The k nearest other images of every image: ids (N, k) int32, L2 distances (N, k) float32 ascending, ties by id.
+
+    After re-ranking by shared neighbours the order is another one, and the distances are those of the ids as they stand.
+    """
 
     ids: Ints
     distances: Floats

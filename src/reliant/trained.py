@@ -16,7 +16,7 @@ from . import config as configuration
 from .errors import MissingExtraError, StateError, UsageError, must
 from .records import Budget, Floats, Images, Quarantine, Relations, Snapshot, Verdict
 from .standing import default_folder, notices, source_record, standing
-from .store import Run
+from .store import Run, writing
 
 if TYPE_CHECKING:
     from torch import nn
@@ -212,8 +212,20 @@ def train(
     with Run.open(out, config=config, source=source, preset=preset, machine=machine, listener=progress) as run:
         for notice in notices(images, quarantine, config):
             run.event("notice", text=notice)
+        _keep_ids(run, images)
         outcome = learn(Bench(run, images, run.config, trunk=network, init=start, watch=progress))
         run.update_manifest(result=outcome.round, verdict=vars(outcome.verdict))
+
+
+def _keep_ids(run: Run, images: Images) -> None:
+    """``ids.parquet``: the id of every row that features, groups and triplets speak of."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    place = run.path / "ids.parquet"
+    if not place.exists():
+        with writing(place) as temporary:
+            pq.write_table(pa.table({"row": np.arange(len(images)), "id": pa.array(images.ids, pa.string())}), temporary)
 
 
 def configured(preset: str, sets: Mapping[str, Any] | Iterable[str] = (), seed: int | None = None) -> configuration.Config:

@@ -78,6 +78,8 @@ def _run(group: Commands, arguments: list[str]) -> int:
     except BrokenPipeError:
         return _reader_gone()
     except BaseException as error:
+        if isinstance(error, SystemExit) and error.code == 1:
+            return 1  # how rich ends where the reader of our output has gone
         return _ended_by(failure_of(error, resumes=arguments[:1] == ["fit"]), arguments, error)
     finally:
         close_log()

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
-
-from . import words
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -20,12 +18,13 @@ _REFRESH = 4  # a second
 
 
 class Display:
-    """What is under way, in one line, with the share that is done and the seconds that are left where they are known."""
+    """What is under way, in one line; the share that is done, where it is known, and figures beside it."""
 
     def __init__(self, screen: Screen, clock: Callable[[], float] = time.monotonic) -> None:
         self._screen, self._clock = screen, clock
-        self._text, self._share = "", 0.0
-        self._left: float | None = None
+        self._text = ""
+        self._share: float | None = None
+        self._beside: Sequence[str] = ()
         self._said = clock()
         self._live = None
         if screen.live:
@@ -48,18 +47,16 @@ class Display:
         if self._live is not None:
             self._live.stop()
 
-    def update(self, text: str, share: float = 0.0, left: float | None = None, *, worth_a_line: bool = False) -> None:
-        self._text, self._share, self._left = text, min(1.0, share), left
+    def update(self, text: str, share: float | None = None, beside: Sequence[str] = (), *, worth_a_line: bool = False) -> None:
+        self._text, self._share, self._beside = text, share, beside
         if self._live is None and (worth_a_line or self._clock() - self._said >= _EVERY):
             self._said = self._clock()
-            self._screen.note(" · ".join([f"{self._share:4.0%}", text, *self._time_left()]))
+            done = [] if share is None else [f"{share:4.0%}"]
+            self._screen.note(" · ".join([*done, text, *beside]))
 
     def say(self, text: str) -> None:
         """A line that stays."""
         self._screen.note(text)
-
-    def _time_left(self) -> list[str]:
-        return [] if self._left is None else [f"{words.duration(self._left)} left"]
 
     def _drawn(self) -> Group:
         from rich.console import Group
@@ -67,6 +64,9 @@ class Display:
         from rich.table import Table
         from rich.text import Text
 
+        text = Text(self._text, no_wrap=True, overflow="ellipsis")
+        if self._share is None:
+            return Group(text)
         row = Table.grid(padding=(0, 1))
-        row.add_row(ProgressBar(total=1.0, completed=self._share, width=40), f"{self._share:4.0%}", *self._time_left())
-        return Group(row, Text(self._text, no_wrap=True, overflow="ellipsis"))
+        row.add_row(ProgressBar(total=1.0, completed=self._share, width=40), f"{self._share:4.0%}", *self._beside)
+        return Group(row, text)

@@ -64,7 +64,7 @@ def _parser_message(error: Any) -> str:
 
 
 def _unknown(kind: str, name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
     hint = f"did you mean '{near[0]}'?" if near else f"allowed: {', '.join(known)}"
     return f"unknown {kind} '{name}'; {hint}"
 

@@ -12,6 +12,8 @@ from . import options
 from .screen import Screen
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from ..config import Config
     from ..cost import Cost
     from ..data import Source
@@ -89,22 +91,27 @@ class Fit:
         self.start: Snapshot | None = None if init is None else weights_from(init)
 
     def run(self, opened: Source, dry_run: bool) -> None:
-        from ..cost import nothing
+        from ..cost import estimate, nothing
         from ..standing import notices
+        from ..trained import TrainedRun
+        from .tables import cost_table
 
         images, quarantine = self._decode(opened)
         standing = self._standing(images, quarantine)
-        for notice in notices(images, quarantine, self.config):
-            self.screen.warn(notice)
         if standing == "finished":
             self.screen.show(f"{self.out} is finished; there is nothing to do")
             self._train(images, quarantine)  # skips every stage, but looks at its files
             self._report(nothing(), quarantine)
             return
-        cost, done = self._estimate(images, standing)
+        for notice in notices(images, quarantine, self.config):
+            self.screen.warn(notice)
+        cost = estimate(self.config, images, started=self.start is not None)
+        done = TrainedRun(self.out).budget.passes if standing == "unfinished" else 0.0
+        tables = [self._asked(images), cost_table(cost, done)]
         if dry_run:
-            self.screen.result({**self._base(cost, quarantine), "passes": round(done, 2)})
+            self.screen.result({**self._base(cost, quarantine), "passes": round(done, 2)}, *tables)
             return
+        self.screen.show(*tables)
         self._watch(images, quarantine, cost)
         self._report(cost, quarantine)
 
@@ -126,19 +133,13 @@ class Fit:
         start = None if self.start is None else digest_of(self.start.arrays)
         return standing(self.out, self.config, source_record(images, quarantine, self.spec, start))
 
-    def _estimate(self, images: Images, standing: Standing) -> tuple[Cost, float]:
-        """What the run will cost, and how many of its passes are there already."""
-        from ..cost import estimate
-        from ..trained import TrainedRun
-        from .tables import cost_table, facts
+    def _asked(self, images: Images) -> Table:
+        from .tables import facts
 
-        cost = estimate(self.config, images, started=self.start is not None)
-        done = TrainedRun(self.out).budget.passes if standing == "unfinished" else 0.0
         size, channels = images.pixels.shape[1], images.pixels.shape[3]
         kind = "grey" if channels == 1 else "colour"
         what = f"{len(images):,} images of {images.name}, {size} × {size}, {kind}"
-        self.screen.show(facts([("source", what), ("run", f"{self.out}, preset {self.preset}")]), cost_table(cost, done))
-        return cost, done
+        return facts([("source", what), ("run", f"{self.out}, preset {self.preset}")])
 
     def _watch(self, images: Images, quarantine: Quarantine, cost: Cost) -> None:
         from ..store import Run

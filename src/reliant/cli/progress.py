@@ -101,31 +101,38 @@ class Progress:
         return (self.passes - self.done) * per_pass
 
     @property
+    def trained(self) -> bool:
+        """Whether the present stage, or the one that has just ended, is one of training."""
+        return "epoch" in self._figures
+
+    @property
     def text(self) -> str:
-        """``round 1 · learner 2 of 5 · local · epoch 3 · loss 0.532 · churn 12 % · 3,200 images/s``."""
+        """``round 1 · learner 2 of 5 · local · epoch 3 · loss 0.532 · churn 12 %``."""
         figures = self._figures
         said = [words.stage(self._stage, self.learners)] if self._stage else []
         if "epoch" in figures:
             said.append(f"epoch {figures['epoch']:.0f} · loss {figures['loss']:.4g}")
         if "churn" in figures:
             said.append(f"churn {words.percent(figures['churn'], 0)}")
-        if "speed" in figures:
-            said.append(f"{figures['speed']:,.0f} images/s")
         return " · ".join(said)
+
+    @property
+    def beside(self) -> list[str]:
+        """``3,200 images/s``, ``2 min 10 s left``."""
+        speed = [f"{self._figures['speed']:,.0f} images/s"] if "speed" in self._figures else []
+        return [*speed, f"{words.duration(self.left)} left"]
 
 
 def shown(progress: Progress, display: Display) -> Callable[[dict[str, Any]], None]:
     """A listener that draws what it is told."""
 
     def listen(event: dict[str, Any]) -> None:
-        text = progress.text
         progress.observe(event)
         kind = event.get("kind")
         if kind == "round":
             display.say(round_line(event))
-        # The line of a stage of training that has just ended is said with its last figures.
-        ended = kind == "stage-finished" and " · loss " in text
-        display.update(text if ended else progress.text, progress.share, progress.left, worth_a_line=ended)
+        ended = kind == "stage-finished" and progress.trained
+        display.update(progress.text, progress.share, progress.beside, worth_a_line=ended)
 
     return listen
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 _LOG = logging.getLogger("reliant")
+# Columns where nothing says how many there are.
+_FILE_WIDTH = 120
 
 
 class Screen:
@@ -35,18 +38,20 @@ class Screen:
         _line(self.err, "warning: ", "yellow", text)
 
     def show(self, *what: RenderableType) -> None:
-        """Part of what the command is for; beside the JSON object it is only for a person to watch."""
-        if self.json and self.quiet:
-            return
-        for one in what:
-            self.out.print(one, soft_wrap=isinstance(one, str))
+        """What a person wants to see before the result."""
+        if not self.quiet:
+            self._print(*what)
 
     def result(self, value: dict[str, Any], *what: RenderableType) -> None:
         """How the command ends: the object with ``--json``, else its rendering."""
         if self.json:
             print_json(value)
         else:
-            self.show(*what)
+            self._print(*what)
+
+    def _print(self, *what: RenderableType) -> None:
+        for one in what:
+            self.out.print(one, soft_wrap=isinstance(one, str))
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -69,7 +74,10 @@ def _console(stderr: bool = False) -> Console:
     from rich.console import Console
 
     # Ids and messages may hold what rich would read as markup.
-    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _FILE_WIDTH
+    return console
 
 
 def _open_log(console: Console, level: int) -> None:

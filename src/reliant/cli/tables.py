@@ -19,7 +19,8 @@ _KINDS = {"initial": "initialisation", "local": "local learning", "refine": "ref
 _PLAIN = re.compile(r"(C|groups)(_|$)")
 # Of a fold, a size or a subset: in the JSON and in the score files.
 _DETAIL = re.compile(r"_(fold|size|subset)\d+")
-_ASIDE = re.compile(r"^C(_|$)|_held_out|_std")
+# Of interest to who looks closer.
+_ASIDE = re.compile(r"^C(_|$)|_held_out|_members|_mean")
 
 
 def facts(rows: Iterable[tuple[str, str]]) -> Table:
@@ -44,8 +45,7 @@ def cost_table(cost: Cost, done: float) -> Table:
         ("memory", words.size(cost.memory_bytes)),
     ]
     if done:
-        left = max(0.0, 1 - done / cost.passes) * cost.seconds
-        rows.insert(1, ("done already", f"{words.number(done)} passes; about {words.duration(left)} left"))
+        rows.insert(1, ("done already", f"{words.number(done)} passes"))
     return facts(rows)
 
 
@@ -99,7 +99,7 @@ def sizes_table(rounds: Sequence[Mapping[str, Any]]) -> Table:
 def comparison_table(rounds: Sequence[Mapping[str, Any]], control: Sequence[Mapping[str, Any]]) -> Table:
     """A row a round and measure: the run, the control of the same round, and how much the run is ahead."""
     beside = {row["round"]: row for row in control}
-    measures = [name for name in headlines(rounds) if not _ASIDE.search(name)]
+    measures = [name for name in headlines(rounds) if "_std" not in name]
     cells = []
     for row in rounds:
         for name in measures:
@@ -112,7 +112,7 @@ def comparison_table(rounds: Sequence[Mapping[str, Any]], control: Sequence[Mapp
 def headlines(rounds: Sequence[Mapping[str, Any]]) -> list[str]:
     """The measures that are shown, in the order in which they come."""
     names = dict.fromkeys(name for row in rounds for name, value in row.items() if isinstance(value, float))
-    return [name for name in names if not _DETAIL.search(name)]
+    return [name for name in names if not _DETAIL.search(name) and not _ASIDE.search(name)]
 
 
 def _value(name: str, value: float | None) -> str:

@@ -6,7 +6,6 @@ import re
 from pathlib import PurePosixPath
 
 _PARTS = {
-    "initial": "initialisation",
     "local": "local",
     "refined": "refinement",
     "refine": "refinement",
@@ -51,6 +50,8 @@ def stage(place: str, learners: int = 0) -> str:
     """``rounds/01/learners/1/local`` → ``round 1 · learner 2 of 5 · local``."""
     parts = list(PurePosixPath(place).parts)
     said = []
+    if parts[:2] == ["rounds", "00"] and parts[2:] == ["initial"]:
+        return "initialisation"
     if parts[:1] == ["rounds"]:
         said.append(f"round {int(parts[1])}")
         parts = parts[2:]

@@ -188,7 +188,7 @@ def _rows(
 
 def _keep(subject: Subject, protocol: str, round: int, kept: list[Score]) -> None:
     """Tidy rows beside the round; nothing is kept of a subject that is no run."""
-    _write(subject, round, f"{protocol}.parquet", to_table(kept))
+    _write(subject, round, f"{protocol}@{kept[0].dataset.replace('/', '_')}.parquet", to_table(kept))
 
 
 def _keep_correctness(subject: Subject, round: int, of_group: NDArray[np.float32]) -> None:

@@ -63,13 +63,17 @@ def reassign_entries(
 
 
 def groups_to_hubs(
-    means: Floats, hubs: Floats, hub_of_group: NDArray[np.int32], order: NDArray[np.int64], block: int
+    sums: Floats, hubs: Floats, hub_of_group: NDArray[np.int32], order: NDArray[np.int64], block: int
 ) -> NDArray[np.int32]:
-    """Whole groups to hubs (ours): (G, D) group means, (L, D) hubs → the hub of every group, re-dealt in blocks."""
+    """Whole groups to hubs (ours): (G, D) sums of φ over each group, (L, D) hubs → the hub of every group, in blocks.
+
+    The sum, not the mean: Σ over a group's images of ⟨φ(x), μ⟩ is what Eq. 2 counts, so that its value at the hubs never
+    rises whatever the sizes.
+    """
     fresh = hub_of_group.copy()
     for chosen in blocks(order, block):
         held = hub_of_group[chosen]
-        fresh[chosen] = held[solve(-(means[chosen].astype(np.float64) @ hubs[held].astype(np.float64).T))]
+        fresh[chosen] = held[solve(-(sums[chosen].astype(np.float64) @ hubs[held].astype(np.float64).T))]
     return fresh
 
 

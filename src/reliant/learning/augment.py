@@ -3,7 +3,7 @@
 pixels (B, H, W, C) uint8 → (B, C, size, size) float in [0, 1].
 
 A crop, its rescaling and a flip are one linear map a side, so that a view costs two small matrix products on any device
-and no interpolation kernel. A number drawn for an image depends on the key and the image alone, never on its batch.
+and no interpolation kernel. A number drawn for a view depends on the key and the view's counter alone.
 """
 
 from __future__ import annotations

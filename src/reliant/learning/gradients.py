@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-# ImageNet's grey mean and deviation: they only fix the scale, as the first batch norm removes it again.
+# ImageNet's grey mean and deviation: they fix the scale of the input, which a first batch norm would take out again.
 _MEAN, _DEVIATION = 0.45, 0.225
 _LUMA = (0.299, 0.587, 0.114)
 

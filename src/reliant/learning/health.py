@@ -1,6 +1,6 @@
 """Whether a representation is alive, without labels.
 
-Features (N, D) and a History → measures and a Verdict. Flat loss and silent collapse are named, with what to change.
+φ of a sample of images and the epochs of a stage → measures and a Verdict. Flat loss and silent collapse are named, with what to change.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..randomness import generator
-from ..records import Features, Neighbours, Verdict
-from .loop import Epoch
+from ..records import Floats, Ints, Neighbours, Verdict
 
 if TYPE_CHECKING:
     from .. import config
@@ -21,13 +20,16 @@ if TYPE_CHECKING:
 _SAMPLE = 1024
 
 
-def measures(features: Features, neighbours: Neighbours | None, seed: int) -> dict[str, float]:
-    """Spread and effective rank of the features, and how well neighbours are told apart (Fig. 2)."""
-    rng = generator(seed, "health")
-    count = len(features)
-    rows = np.sort(rng.choice(count, min(count, _SAMPLE), replace=False))
-    values = features.values[rows].astype(np.float64)
-    partner = values[rng.permutation(len(values))]
+def sample(images: int, seed: int) -> Ints:
+    """The images whose φ is looked at, ascending."""
+    rows = generator(seed, "health").choice(images, min(images, _SAMPLE), replace=False)
+    return np.sort(rows).astype(np.int32)
+
+
+def measures(final: Floats, neighbours: Neighbours | None, seed: int) -> dict[str, float]:
+    """Spread and effective rank of φ on a sample (S, D), and how well the nearest neighbour is told from the next (Fig. 2)."""
+    values = final.astype(np.float64)
+    partner = values[generator(seed, "health partners").permutation(len(values))]
     spread = float(np.linalg.norm(values - partner, axis=1).mean() / math.sqrt(2))
     centred = values - values.mean(axis=0)
     # The same spectrum from the smaller of the two products.
@@ -37,16 +39,17 @@ def measures(features: Features, neighbours: Neighbours | None, seed: int) -> di
     shares = spectrum[spectrum > 0] / total if total > 0 else np.ones(1)
     result = {"spread": spread, "effective_rank": float(np.exp(-(shares * np.log(shares)).sum()))}
     if neighbours is not None and neighbours.k > 1:
-        near, next_near = neighbours.distances[:, 0], neighbours.distances[:, 1]
+        # Sorted, as re-ranked lists are in another order.
+        near, next_near = np.sort(neighbours.distances, axis=1)[:, :2].T
         told = next_near > 0
         result["neighbour_ratio"] = float((near[told] / next_near[told]).mean()) if told.any() else 1.0
     return result
 
 
 def verdict(
-    measured: dict[str, float], dimension: int, epochs: list[dict[str, Any]] | list[Epoch], config: config.Health
+    measured: dict[str, float], dimension: int, epochs: list[dict[str, Any]], config: config.Health, from_scratch: bool = True
 ) -> Verdict:
-    """What the measures amount to."""
+    """What the measures amount to. A loss that does not fall is a fault only of a network that starts from scratch."""
     if measured["spread"] < config.spread:
         return Verdict(
             state="collapsed",
@@ -59,8 +62,9 @@ def verdict(
             reason=f"the features fill {measured['effective_rank']:.1f} of {dimension} dimensions",
             advice="train the initialisation longer (initial.passes) or lower the rate",
         )
-    losses = [(row if isinstance(row, dict) else vars(row))["terms"].get("loss", 0.0) for row in epochs]
-    if len(losses) >= 6 and min(losses[1:]) > 0.995 * losses[0]:
+    # In an epoch that re-assigns, targets are dealt to suit the features, so its loss is not comparable with the others'.
+    losses = [row["terms"].get("loss", 0.0) for row in epochs if not row["reassigned"]]
+    if from_scratch and len(losses) >= 6 and min(losses[1:]) > 0.995 * losses[0]:
         return Verdict(
             state="flat",
             reason=f"the loss did not fall: {losses[0]:.4f} in the first epoch, {min(losses[1:]):.4f} at best after it",

@@ -187,7 +187,7 @@ class Training:
         self.sums["entries"] = self.sums.get("entries", 0.0) + float(entries)
 
     def _look(self) -> None:
-        """NaN and infinity are caught here, before the step that they would poison."""
+        """NaN and infinity are caught here: on a CPU before the step that they would poison, on a GPU before a checkpoint."""
         self.looked = self.history.steps
         total = float(self.sums.get("loss", 0.0))
         if not math.isfinite(total):

@@ -51,7 +51,10 @@ class Objective(Protocol):
 
 
 class Regression:
-    """Eq. 2: Σ d(φ(x_i), φ_π(i)) over the entries of a subset (or over all images at the initialisation)."""
+    """Eq. 2: Σ d(φ(x_i), φ_π(i)) over the entries of a subset (or over all images at the initialisation).
+
+    π starts as Algorithm 1 draws the points: a point "∀ x_i ∈ G" around G's own hub; at the initialisation this is random.
+    """
 
     images_per_entry = 1
 
@@ -106,7 +109,7 @@ class Regression:
             self.point = assignment.reassign_entries(self.point, features, self.space.points, order, self.block, plain)
 
     def _reassign_groups(self, features: NDArray[np.float32], rng: np.random.Generator) -> None:
-        """Groups to hubs by their means, then the members of each group to the points of its hub."""
+        """Groups to hubs, then the members of each group to the points of its hub."""
         assert self.group_of_entry is not None
         assert self._hub_of_group is not None
         assert self.space.hubs is not None
@@ -114,10 +117,9 @@ class Regression:
         sums = np.zeros((count, features.shape[1]), dtype=np.float64)
         np.add.at(sums, self.group_of_entry, features)
         sizes = np.bincount(self.group_of_entry, minlength=count)
-        means = (sums / sizes[:, None]).astype(np.float32)
         hubs = self.space.hubs.cpu().numpy()
         order = rng.permutation(count)
-        self._hub_of_group = assignment.groups_to_hubs(means, hubs, self._hub_of_group, order, self.block)
+        self._hub_of_group = assignment.groups_to_hubs(sums.astype(np.float32), hubs, self._hub_of_group, order, self.block)
         self._place_hubs()
         by_group = np.argsort(self.group_of_entry, kind="stable")
         for members in np.split(by_group, np.cumsum(sizes)[:-1]):
@@ -201,7 +203,11 @@ def ranking(anchor: Tensor, similar: Tensor, dissimilar: Tensor, margin: float, 
 
 
 class Refinement:
-    """Eq. 4: L_refine = L_local + weight · L_transfer. A batch draws three images of a triplet for every three entries."""
+    """Eq. 4: L_refine = L_local + weight · L_transfer. A batch draws three images of a triplet for every three entries.
+
+    L_transfer is the mean hinge times the number of entries (ours): with weight 1 both terms count equally however many
+    triplets there are. A batch is half entries, half images of triplets, so the blocks of assignment are half as large.
+    """
 
     def __init__(
         self, local: Regression, triplets: Triplets, *, margin: float, weight: float, squared: bool, key: tuple[int | str, ...]

@@ -1,7 +1,7 @@
 """Target spaces: hubs uniform on the sphere, Gaussian points around them (Sec. 3.5.1).
 
-Targets (a record) and point numbers (B,) → points (B, D). Points are drawn for the batch that needs them, by counter: N×D
-of them are never stored.
+Targets (a record) and point numbers (B,) → points (B, D). Points are drawn for the batch that needs them, by counter; N×D
+of them are stored only where the next stage inherits hubs (``targets.hubs``).
 """
 
 from __future__ import annotations

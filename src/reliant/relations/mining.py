@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..randomness import generator
 from ..records import Evidence, Features, Groups, Neighbours, Relations, Subsets
 from . import chance as null
 from . import groups as grouping_stage
@@ -41,11 +42,14 @@ def mine(
     clock.lap("groups")
     evidence = reliability.evidence(grown, neighbours, thresholds, views, others)
     clock.lap("reliability")
-    best_first = np.lexsort((np.arange(len(grown)), -evidence.reliability))
-    divided = subsets.partition(grown, features, neighbours, partition, seed, best_first)
+    if partition.order == "reliable":
+        order = np.lexsort((np.arange(len(grown)), -evidence.reliability))
+    else:
+        order = generator(seed, "order of groups").permutation(len(grown))
+    divided = subsets.partition(grown, features, neighbours, partition, seed, order)
     clock.lap("subsets")
     # The control arms change who is in a group, and nothing else: sizes, overlaps and subsets stay the mined ones.
-    final = grouping_stage.controlled(grown, grouping.members, seed)
+    final = grouping_stage.controlled(grown, grouping.members, seed, features)
     learners = range(divided.count)
     found = [triplets.transitive(final, divided, learner, features, transfer, seed) for learner in learners]
     clock.lap("triplets")

@@ -130,7 +130,10 @@ class Bench:
         return Snapshot(arrays=arrays, meta={**description, "epochs": epochs})
 
     def present(self, objective: objectives.Regression, before: NDArray[np.float32] | None) -> NDArray[np.float32] | None:
-        """The target that every image has now; where it has none in this subset, the one that it had before."""
+        """(N, D): the target that an image has now; where it has none in this subset, the one that it had before.
+
+        Without decomposition an image has several; the last of them is kept.
+        """
         if self.config.targets.hubs != "inherited":
             return None
         shape = (len(self.images), self.config.network.dimension)

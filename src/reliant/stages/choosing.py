@@ -19,7 +19,10 @@ _AGREEMENT_LIST = 10
 
 
 def choose(bench: Bench, turn: int, *learners: Stored) -> Representation:
-    """φ ← φ_k* with k* drawn at random, or another of the "aggregation strategies" (Sec. 3.5.3)."""
+    """φ ← φ_k* with k* drawn at random, or another of the "aggregation strategies" (Sec. 3.5.3).
+
+    ``average`` takes the mean of K spaces that nothing aligns; it is there because the paper names it.
+    """
     choice = bench.config.rounds.choice if len(learners) > 1 else "random"
 
     def compute(slot: CheckpointSlot) -> Snapshot:
@@ -53,10 +56,14 @@ def examine(bench: Bench, turn: int, phi: Representation, mined: Mined) -> Verdi
     trained = phi.starts[0]
 
     def compute(slot: CheckpointSlot) -> dict[str, Any]:
-        measured = health.measures(mined.features.value, relating.as_neighbours(mined.neighbours), bench.seed)
+        rows = health.sample(len(bench.images), bench.seed)
+        slot.spend(passes=len(rows) / len(bench.images) * loop.FORWARD_SHARE)
+        # Of φ itself, whichever layer is mined: conv features can be sound while φ has collapsed.
+        final = extraction.forward_clean(bench.load(phi.stored.value), bench.pixels, rows, bench.device).cpu().numpy()
+        measured = health.measures(final, relating.as_neighbours(mined.neighbours), bench.seed)
         found: Relations = mined.relations.value
-        epochs = trained.value.meta["epochs"]
-        verdict = health.verdict(measured, bench.config.network.dimension, epochs, bench.config.health)
+        scratch = turn == 0 or (bench.config.local.start == "cold" and not bench.config.rounds.control)
+        verdict = health.verdict(measured, final.shape[1], trained.value.meta["epochs"], bench.config.health, scratch)
         if verdict.healthy and not len(found.groups):
             verdict = Verdict(
                 state="empty",
@@ -65,7 +72,7 @@ def examine(bench: Bench, turn: int, phi: Representation, mined: Mined) -> Verdi
             )
         return {"measures": measured, "verdict": vars(verdict)}
 
-    keys, inputs = bench.keys("seed", "health"), [mined.neighbours.digest, mined.relations.digest, trained.digest]
+    keys, inputs = bench.keys("seed", "health"), [phi.stored.digest, mined.neighbours.digest, mined.relations.digest]
     stored = bench.stage(f"rounds/{turn:02d}/health", compute, keys, inputs)
     _publish(bench, turn, phi, mined.relations, stored)
     return Verdict(**stored.value["verdict"])
@@ -82,9 +89,11 @@ def _publish(bench: Bench, turn: int, phi: Representation, relations: Stored, ex
         "coverage": summary["coverage"],
         "health": examined.value["measures"],
     }
-    before = [other for other in bench.run.manifest["rounds"] if other["round"] != turn]
-    bench.run.update_manifest(rounds=sorted([*before, row], key=lambda one: one["round"]))
+    others = [other for other in bench.run.manifest["rounds"] if other["round"] != turn]
+    bench.run.update_manifest(rounds=sorted([*others, row], key=lambda one: one["round"]))
     bench.run.event("round", **row)
     if bench.config.store.features == "last" and turn > 0:
-        for name in ("features", "neighbours"):
-            bench.run.drop(f"rounds/{turn - 1:02d}/{name}")
+        before = f"rounds/{turn - 1:02d}/"
+        for name in bench.run.stages():
+            if name.startswith(before) and name.endswith(("/features", "/neighbours")):
+                bench.run.drop(name)

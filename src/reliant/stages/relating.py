@@ -48,7 +48,7 @@ def _features(bench: Bench, turn: int, phi: Representation) -> Stored:
     def compute(slot: CheckpointSlot) -> Features:
         layer = bench.config.features.layer
         parts = [
-            extraction.extract(bench.load(stored.value), bench.pixels, bench.device, layer, learner=place)
+            extraction.extract(bench.load(stored.value), bench.pixels, bench.device, layer, learner=place if several else None)
             for place, stored in enumerate(sources)
         ]
         slot.spend(passes=len(parts) * loop.FORWARD_SHARE, peak_bytes=bench.device.peak_bytes())
@@ -60,7 +60,7 @@ def _features(bench: Bench, turn: int, phi: Representation) -> Stored:
 
 
 def _neighbours_in_view(bench: Bench, turn: int, phi: Representation, view: int) -> Stored:
-    """Neighbours again in a random view of the images: what survives there is reliable (Fig. 4)."""
+    """Neighbours again in a random view of the images: what survives there is reliable (as Fig. 4 asks, with noise)."""
     layer, key = bench.config.features.layer, derive(bench.seed, "evidence view", turn, view)
 
     def compute(slot: CheckpointSlot) -> Features:

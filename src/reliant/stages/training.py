@@ -15,7 +15,10 @@ Key = tuple[int | str, ...]
 
 
 def train_initial(bench: Bench) -> Stored:
-    """φ_init: every image onto a random point of the sphere (Sec. 3.5, initialisation)."""
+    """φ_init: every image onto a random point of the sphere (Sec. 3.5, initialisation).
+
+    Weights that come from outside (``--init``) bring no assignment: their targets are dealt as at the start of a run.
+    """
     config, count = bench.config.initial, len(bench.images)
     key: Key = (bench.seed, "initial")
 
@@ -72,7 +75,7 @@ def train_local(bench: Bench, turn: int, learner: int, phi: Representation, rela
         epochs = bench.train(phi_k, objective, config, images, key, slot)
         return bench.trained(phi_k, epochs, present=bench.present(objective, start.arrays.get("present")))
 
-    keys = bench.keys("seed", "network", "augment", "local", "targets")
+    keys = bench.keys("seed", "network", "augment", "local", "targets") | {"round": turn, "learner": learner}
     return bench.stage(_place(turn, learner, "local"), compute, keys, [*bench.source, before.digest, relations.digest])
 
 
@@ -101,6 +104,7 @@ def refine_local(bench: Bench, turn: int, learner: int, local: Stored, relations
         return bench.trained(phi_k, epochs, present=bench.present(regression, start.arrays.get("present")))
 
     keys = bench.keys("seed", "network", "augment", "local", "refine", "targets", "triplets")
+    keys |= {"round": turn, "learner": learner}
     return bench.stage(_place(turn, learner, "refined"), compute, keys, [*bench.source, local.digest, relations.digest])
 
 
@@ -141,13 +145,15 @@ def initial_objective(bench: Bench, key: Key, start: Assignment | None = None) -
         loss=config.loss,
         temperature=config.temperature,
         reassign_every=config.reassign_every,
-        block=config.block,
         start=start,
     )
 
 
 def local_objective(bench: Bench, learner: int, key: Key, mined: Relations, before: Snapshot) -> objectives.Regression:
-    """Eq. 2 on X̄_k; the space of targets is drawn from the key, so that the refinement draws another."""
+    """Eq. 2 on X̄_k; the space of targets is drawn from the key, so that the refinement draws another.
+
+    With inherited hubs only the points around them are drawn anew.
+    """
     config, spheres = bench.config.local, bench.config.targets
     image_of_entry, group_of_entry = subproblem.entries(mined, learner, config.uncovered)
     spread = mined.summary["spread"] if spheres.spread == "measured" else float(spheres.spread)

@@ -118,7 +118,11 @@ class Run:
 
     def _compare_machines(self, machine: dict[str, Any]) -> None:
         before = self._machine
-        changes = [key for key in ("device", "threads") if key in before and key in machine and before[key] != machine[key]]
+        changes = [
+            key
+            for key in ("device", "threads", "precision")
+            if key in before and key in machine and before[key] != machine[key]
+        ]
         for key in changes:
             text = "%s was made with %s = %s, now it is %s: the result is the same up to rounding, not to the bit"
             log.warning(text, self.path, key, before[key], machine[key])
