@@ -1,4 +1,4 @@
-"""Training on this machine: our step against eager float32 NCHW, against the machine's bf16 products, and the assignment's share.
+"""Training here: our step against eager float32 NCHW and against the bf16 product rate; the share of assignment.
 
 All ratios are taken within one process, interleaved and repeated; the median and the spread are given.
 

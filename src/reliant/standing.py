@@ -66,7 +66,7 @@ def standing(out: Path, config: Config, source: Mapping[str, Any]) -> Standing:
         return "new"
     manifest = read_manifest(out)
     if not (out / CONFIG).exists():
-        return "unfinished"
+        return "new"  # killed between its first two files
     stored = read_config(out)
     check_same(out, manifest, stored, config, source)
     must(

@@ -58,9 +58,14 @@ fraction = 1.0
 passes = 2
 batch = 16
 unit = "image"
+view = "augmented"
+uncovered = "leave"
 reduction = "mean"
+[targets]
+hubs = "fresh"
+spread = 0.3
 [refine]
-passes = 1
+passes = 2
 batch = 16
 reduction = "mean"
 [rounds]

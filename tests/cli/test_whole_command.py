@@ -87,14 +87,15 @@ def test_without_torch_there_is_one_line(shell: Command, photos: Path, finished:
 
 @pytest.fixture
 def started(photos: Path, settings: Path) -> Callable[..., subprocess.Popen[str]]:
-    """A fit in a process of its own, in the middle of its initialisation."""
+    """A fit in a process of its own, in its initialisation after a checkpoint."""
 
     def start(*more: str) -> subprocess.Popen[str]:
         arguments = ["fit", str(photos), "--config", str(settings), "--preset", "smoke", "--out", "made"]
-        command = [sys.executable, "-c", CLI, *arguments, "--set", "initial.passes=200", *more]
+        command = [sys.executable, "-c", CLI, *arguments, "--set", "initial.passes=200"]
+        command += ["--set", "store.checkpoint_seconds=0.2", *more]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         events = Path("made") / "events.jsonl"
-        while not (events.exists() and "stage-started" in events.read_text()):
+        while not (events.exists() and '"kind": "checkpoint"' in events.read_text()):
             assert process.poll() is None
             time.sleep(0.02)
         return process

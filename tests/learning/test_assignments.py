@@ -120,10 +120,13 @@ def test_one_block_of_all_entries_is_the_best_assignment() -> None:
 @given(st.integers(1, 6), st.integers(0, 999))
 @settings(deadline=None, max_examples=30)
 def test_groups_get_the_hubs_that_suit_them_best(count: int, seed: int) -> None:
-    means, hubs = spherical(count, seed) * 0.7, spherical(count, seed + 1)
-    before = np.random.default_rng(seed).permutation(count).astype(np.int32)
-    after = assignment.groups_to_hubs(means, hubs, before, np.arange(count), 6)
-    table = apart(means, hubs, plain=False)
+    random = np.random.default_rng(seed)
+    sizes, means, hubs = random.integers(1, 9, count), spherical(count, seed) * 0.7, spherical(count, seed + 1)
+    before = random.permutation(count).astype(np.int32)
+    sums = (means * sizes[:, None]).astype(np.float32)
+    after = assignment.groups_to_hubs(sums, hubs, before, np.arange(count), 6)
+    # Every image of a group has its distance to the group's hub.
+    table = apart(means, hubs, plain=False) * sizes[:, None]
     assert sorted(after) == list(range(count))
     assert cost(table, after.astype(np.int64)) == pytest.approx(least(table), abs=1e-5)
 
@@ -132,10 +135,10 @@ def test_groups_get_the_hubs_that_suit_them_best(count: int, seed: int) -> None:
 @settings(deadline=None, max_examples=30)
 def test_groups_are_dealt_hubs_of_their_block_at_no_higher_cost(count: int, block: int, seed: int) -> None:
     random = np.random.default_rng(seed)
-    means, hubs = spherical(count, seed), spherical(count, seed + 1)
+    sums, hubs = spherical(count, seed), spherical(count, seed + 1)
     before, order = random.permutation(count).astype(np.int32), random.permutation(count)
-    after = assignment.groups_to_hubs(means, hubs, before, order, block)
-    table = apart(means, hubs, plain=False)
+    after = assignment.groups_to_hubs(sums, hubs, before, order, block)
+    table = apart(sums, hubs, plain=False)
     assert sorted(after) == list(range(count))
     assert cost(table, after.astype(np.int64)) <= cost(table, before.astype(np.int64)) + 1e-6
     for start in range(0, count, block):

@@ -179,7 +179,7 @@ def test_groups_get_the_hubs_and_members_the_points_that_suit_them_best() -> Non
     hubs = objective.space.hubs.numpy()  # type: ignore[union-attr]
     owners, sizes = np.array([0, 0, 0, 1, 2, 2]), [3, 1, 2]
     means = np.stack([values[owners == group].mean(dim=0).numpy() for group in range(3)])
-    best = min(itertools.permutations(range(3)), key=lambda one: sum(((means - hubs[list(one)]) ** 2).sum(axis=1)))
+    best = min(itertools.permutations(range(3)), key=lambda one: (((means - hubs[list(one)]) ** 2).sum(axis=1) @ sizes))
     objective.before_epoch(0, lambda images: values)
     assert objective._hub_of_group is not None
     assert objective._hub_of_group.tolist() == list(best)

@@ -158,6 +158,10 @@ class Summed:
         self.batches: list[tuple[int, list[int]]] = []
         self.epochs: list[int] = []
         self.scale: Callable[[int], float] = lambda step: 1.0
+        self.churn = 0.0
+
+    def reassigns(self, epoch: int) -> bool:
+        return False
 
     def images(self, entries: NDArray[np.int64], step: int) -> NDArray[np.int32]:
         return np.tile(entries % IMAGES, self.images_per_entry).astype(np.int32)

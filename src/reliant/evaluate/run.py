@@ -129,9 +129,8 @@ def _preprocessing(subject: Subject) -> Any:
 def _layers(subject: Subject, phi: nn.Module, splits: Splits) -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:
     """Features of both splits, layer by layer; images that both share are run once."""
     from ..learning import features
-    from ..learning.pixels import Pixels
-
     from ..learning.device import Device
+    from ..learning.pixels import Pixels
 
     device = Device(subject.config.machine)
     phi = phi.to(device.torch)

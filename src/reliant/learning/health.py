@@ -1,6 +1,7 @@
 """Whether a representation is alive, without labels.
 
-φ of a sample of images and the epochs of a stage → measures and a Verdict. Flat loss and silent collapse are named, with what to change.
+φ of a sample of images and the epochs of a stage → measures and a Verdict. Flat loss and silent collapse are named, with
+what to change.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ class Training:
         self.sums["entries"] = self.sums.get("entries", 0.0) + float(entries)
 
     def _look(self) -> None:
-        """NaN and infinity are caught here: on a CPU before the step that they would poison, on a GPU before a checkpoint."""
+        """NaN and infinity: on a CPU before the step that they would poison, on a GPU before a checkpoint at the latest."""
         self.looked = self.history.steps
         total = float(self.sums.get("loss", 0.0))
         if not math.isfinite(total):
@@ -211,15 +211,12 @@ class Training:
         if not entries:
             return
         terms = {name: float(value) / entries for name, value in self.sums.items() if name != "entries"}
-        reassigns = getattr(self.objective, "reassigns", None) or getattr(
-            getattr(self.objective, "local", None), "reassigns", None
-        )
         row = Epoch(
             epoch=self.epoch,
             images=self.history.images,
             terms=terms,
-            churn=float(getattr(self.objective, "churn", 0.0)),
-            reassigned=bool(reassigns and reassigns(self.epoch)),
+            churn=self.objective.churn,
+            reassigned=self.objective.reassigns(self.epoch),
             seconds=round(self.seconds, 3),
         )
         self.history.epochs.append(row)

@@ -34,6 +34,13 @@ class Objective(Protocol):
     entries: int
     images_per_entry: int
 
+    @property
+    def churn(self) -> float:
+        """The share of entries whose target changed in this epoch."""
+
+    def reassigns(self, epoch: int) -> bool:
+        """Whether targets are dealt anew in this epoch."""
+
     def images(self, entries: NDArray[np.int64], step: int) -> NDArray[np.int32]:
         """The images whose views the loss of these entries needs."""
 
@@ -251,6 +258,9 @@ class Refinement:
     def churn(self) -> float:
         return self.local.churn
 
+    def reassigns(self, epoch: int) -> bool:
+        return self.local.reassigns(epoch)
+
     def state(self) -> dict[str, NDArray[Any]]:
         return self.local.state()
 
@@ -296,6 +306,9 @@ class TripletRanking:
         shift = 1 + np.floor(drawn * np.maximum(sizes - 1, 1)).astype(np.int64)
         partners = starts + (entries - starts + shift) % sizes
         return np.concatenate([self.image_of_entry[entries], self.image_of_entry[partners]])
+
+    def reassigns(self, epoch: int) -> bool:
+        return False
 
     def before_epoch(self, epoch: int, ask: Ask) -> None:
         return None
