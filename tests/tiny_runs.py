@@ -50,13 +50,13 @@ def kinds(count: int) -> NDArray[np.int64]:
     return np.arange(count) % 4
 
 
-def pictures(count: int = 48, size: int = SIZE, channels: int = 1, seed: int = 0) -> NDArray[np.uint8]:
+def pictures(count: int = 48, size: int = SIZE, channels: int = 1, seed: int = 0, noise: float = 25) -> NDArray[np.uint8]:
     """Stripes down, stripes across, a blob and diagonals, with noise."""
-    noise = np.random.default_rng(seed).normal(0, 25, (count, size, size, channels))
+    grain = np.random.default_rng(seed).normal(0, noise, (count, size, size, channels))
     row, column = np.mgrid[:size, :size]
     blob = np.exp(-((column - size / 2) ** 2 + (row - size / 2) ** 2) / 8)
     shapes = np.stack([column // 2 % 2, row // 2 % 2, blob, (column + row) // 3 % 2]) * 160.0 + 40
-    return np.clip(shapes[kinds(count), ..., None] + noise, 0, 255).astype(np.uint8)
+    return np.clip(shapes[kinds(count), ..., None] + grain, 0, 255).astype(np.uint8)
 
 
 class Trunk(nn.Module):

@@ -57,7 +57,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'reliant' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"reliant.{_HOMES[name]}"), name)
+    found = getattr(import_module(f"reliant.{_HOMES[name]}"), name)
+    # ``evaluate`` is the name of a package too, which that import has bound here; it answers to the call itself.
+    return globals().get(name, found)
 
 
 def __dir__() -> list[str]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+
 from tiny_runs import fit
 
 

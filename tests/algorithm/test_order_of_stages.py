@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from reliant.learning import loop
+from reliant.randomness import derive
+from reliant.relations import mining
 from tiny_runs import arrays, pictures
 
 Make = Callable[..., Any]
 
+VIEWS = ("view-1", "view-2", "other-layer")
 MINED = ["features", "neighbours", "relations", "health"]
 INITIAL = [f"rounds/00/{name}" for name in ("initial", "representation", *MINED)]
 
@@ -54,7 +60,16 @@ def test_evidence_is_mined_beside_the_neighbours(make: Make, events: Any) -> Non
     assert heard.of("stage-started") == INITIAL[:2] + [f"rounds/00/{name}" for name in (*parts, "relations", "health")]
 
 
-VIEWS = ("view-1", "view-2", "other-layer")
+def test_every_stage_draws_under_a_key_of_its_own(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys: list[Any] = []
+    seeds: list[int] = []
+    train, mine = loop.train, mining.mine
+    monkeypatch.setattr(loop, "train", lambda phi, objective, work: keys.append(work.key) or train(phi, objective, work))
+    monkeypatch.setattr(mining, "mine", lambda *features, **stages: seeds.append(stages["seed"]) or mine(*features, **stages))
+    make(seed=5)
+    trained = [(5, stage, turn, learner) for turn in (1, 2) for stage in ("local", "refine") for learner in (0, 1)]
+    assert keys == [(5, "initial"), *trained]
+    assert seeds == [derive(5, "relations", turn) for turn in (0, 1, 2)]
 
 
 def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
@@ -102,7 +117,6 @@ def test_every_learner_is_kept_before_and_after_its_refinement(base: Any) -> Non
 
 def test_refinement_starts_from_local_learning_and_the_round_from_the_one_before(base: Any) -> None:
     """A stage names the digests of what it was made from."""
-    import json
 
     def record(stage: str) -> dict[str, Any]:
         return dict(json.loads((base.path / stage / "stage.json").read_text(encoding="utf-8")))
@@ -120,7 +134,7 @@ def test_refinement_starts_from_local_learning_and_the_round_from_the_one_before
     assert digests["rounds/02/representation"] in record("rounds/02/features")["inputs"]
 
 
-def test_images_are_not_the_same_as_their_channels(make: Make) -> None:
+def test_the_manifest_says_what_the_images_are(make: Make) -> None:
     grey, colour = make(rounds__count=0), make(pictures(channels=3), out="colour", rounds__count=0)
     assert (grey.manifest["source"]["channels"], colour.manifest["source"]["channels"]) == (1, 3)
     assert grey.manifest["source"]["images"] == 48

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+import reliant
 from tiny_runs import arrays, fit, pictures, same_bits, same_relations
 
 Make = Callable[..., Any]
@@ -33,7 +35,7 @@ def test_stopped_after_any_stage(base: Any, make: Make, events: Any, killed: Any
     assert same_run(base, run)
 
 
-@pytest.mark.parametrize("steps", [1, 4, 10, 13, 17, 20, 25, 31])
+@pytest.mark.parametrize("steps", [1, 4, 10, 13, 17, 20, 25, 29])
 def test_stopped_within_a_stage(base: Any, make: Make, events: Any, killed: Any, steps: int) -> None:
     before, after = events(steps=steps), events()
     with pytest.raises(killed):
@@ -79,8 +81,10 @@ def test_another_seed_gives_other_bits(base: Any, make: Make) -> None:
     assert first["rounds/00/initial: assignment"].tolist() != second["rounds/00/initial: assignment"].tolist()
 
 
-def test_neither_workers_nor_checkpoints_nor_the_folder_change_a_bit(base: Any, make: Make, monkeypatch: Any) -> None:
-    monkeypatch.setenv("RELIANT_CACHE", str(make.__closure__[0].cell_contents / "another cache"))  # type: ignore[attr-defined]
+def test_neither_workers_nor_checkpoints_nor_the_folder_change_a_bit(
+    base: Any, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RELIANT_CACHE", str(tmp_path / "another cache"))
     run = make(out="elsewhere", data__workers=3, store__checkpoint_seconds=0.0, store__features="all")
     assert same_run(base, run)
 
@@ -102,8 +106,6 @@ def test_a_stage_that_is_deleted_is_made_again_with_the_same_bits(base: Any, mak
 
 
 def test_a_failed_run_says_so_and_goes_on(base: Any, make: Make, events: Any, killed: Any, tmp_path: Path) -> None:
-    import reliant
-
     with pytest.raises(killed):
         make(progress=events(stop=8))
     failed = reliant.load(tmp_path / "run")
@@ -117,7 +119,7 @@ def test_a_failed_run_says_so_and_goes_on(base: Any, make: Make, events: Any, ki
 
 def test_other_images_or_keys_are_refused(make: Make) -> None:
     make(rounds__count=0)
-    with pytest.raises(Exception, match=r"was made from 'images' \(48 images\), which is not what 'images' \(44 images\) holds"):
+    with pytest.raises(Exception, match=r"was made from 'images' \(48 images\), which is not what 'images' \(44"):
         make(pictures(44), rounds__count=0)
     with pytest.raises(Exception, match=r"was made with local.passes = 3.0 \(asked for 4.0\)"):
         make(rounds__count=0, local__passes=4)

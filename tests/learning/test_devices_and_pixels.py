@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny_runs import pictures
 
 from reliant.config import Machine
 from reliant.errors import DeviceError
 from reliant.learning.device import Device, memory_advice
 from reliant.learning.pixels import Pixels
+from tiny_runs import pictures
 
 without_cuda = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
 
@@ -20,9 +20,7 @@ without_cuda = pytest.mark.skipif(torch.cuda.is_available(), reason="this machin
 def test_a_device_that_is_not_there() -> None:
     with pytest.raises(DeviceError) as caught:
         Device(Machine(device="cuda"))
-    assert str(caught.value) == (
-        "machine.device = 'cuda', but torch sees no CUDA device; use machine.device=auto or cpu"
-    )
+    assert str(caught.value) == ("machine.device = 'cuda', but torch sees no CUDA device; use machine.device=auto or cpu")
 
 
 @without_cuda

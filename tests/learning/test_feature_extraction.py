@@ -5,7 +5,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_runs import Trunk, pictures
 
 from reliant.config import Augment, Machine
 from reliant.config import Network as Shape
@@ -15,6 +14,7 @@ from reliant.learning.device import Device
 from reliant.learning.network import Aggregate, Network, build
 from reliant.learning.pixels import Pixels
 from reliant.records import Features
+from tiny_runs import Trunk, pictures
 
 DEVICE = Device(Machine(device="cpu", threads=1, precision="fp32"))
 
@@ -74,6 +74,15 @@ def test_a_view_is_drawn_by_the_number_of_the_image() -> None:
     assert found.view == 2
     other = features.extract(phi, images, DEVICE, view=2, augment=how, key=10)
     assert np.abs(other.values - found.values).max() > 1e-3
+
+
+def test_a_view_beyond_the_first_batch_is_drawn_by_its_number_too() -> None:
+    phi, how = network().eval(), Augment(recipe="resized-crop")
+    images = Pixels(np.resize(pictures(7), (515, 12, 12, 1)), DEVICE.torch)
+    found = features.extract(phi, images, DEVICE, view=1, augment=how, key=9).values
+    with torch.no_grad():
+        last = phi(augmented(images[np.array([514])], torch.tensor([514]), 9, how, 12))
+    np.testing.assert_allclose(found[514:], last.numpy(), atol=1e-5)
 
 
 def test_view_0_is_clean_whatever_is_augmented() -> None:

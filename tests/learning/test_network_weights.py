@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_runs import Trunk
 from torch import nn
 from torch.nn import functional
 
@@ -14,6 +13,7 @@ from reliant.errors import ConfigError, DataError
 from reliant.learning import network
 from reliant.learning.network import Aggregate, Network, build, flat_map, restore, snapshot
 from reliant.records import Snapshot
+from tiny_runs import Trunk
 
 SMALL = Shape(name="small", dimension=6, size=12)
 

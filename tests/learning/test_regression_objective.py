@@ -78,7 +78,9 @@ def test_points_of_an_images_own_hub_are_no_wrong_answer() -> None:
     points, hubs = held_points(objective, entries), [0, 0, 1, 2]
     expected = 0.0
     for row in range(4):
-        logits = [float(values[row] @ points[column]) / 0.5 for column in range(4) if column == row or hubs[column] != hubs[row]]
+        logits = [
+            float(values[row] @ points[column]) / 0.5 for column in range(4) if column == row or hubs[column] != hubs[row]
+        ]
         own = float(values[row] @ points[row]) / 0.5
         expected -= own - math.log(sum(math.exp(one) for one in logits))
     assert float(objective.loss(values, entries, epoch=0)["loss"]) == pytest.approx(expected, rel=1e-4)
@@ -116,7 +118,9 @@ def test_a_batch_deals_out_its_own_points_as_well_as_can_be(measure: str, order:
     own = objective.space.points(torch.from_numpy(before[entries]).long())
     table = torch.cdist(values, own).double()
     table = table if measure == "plain" else table.square()
-    least = min(float(sum(table[row, column] for row, column in enumerate(one))) for one in itertools.permutations(range(batch)))
+    least = min(
+        float(sum(table[row, column] for row, column in enumerate(one))) for one in itertools.permutations(range(batch))
+    )
     now = (values - held_points(objective, entries)).norm(dim=1)
     assert float(now.sum() if measure == "plain" else now.square().sum()) == pytest.approx(least, abs=1e-4)
     assert float(losses["distance"]) == pytest.approx(float(now.square().sum()), abs=1e-4)
@@ -179,7 +183,7 @@ def test_groups_get_the_hubs_and_members_the_points_that_suit_them_best() -> Non
     hubs = objective.space.hubs.numpy()  # type: ignore[union-attr]
     owners, sizes = np.array([0, 0, 0, 1, 2, 2]), [3, 1, 2]
     means = np.stack([values[owners == group].mean(dim=0).numpy() for group in range(3)])
-    best = min(itertools.permutations(range(3)), key=lambda one: (((means - hubs[list(one)]) ** 2).sum(axis=1) @ sizes))
+    best = min(itertools.permutations(range(3)), key=lambda one: ((means - hubs[list(one)]) ** 2).sum(axis=1) @ sizes)
     objective.before_epoch(0, lambda images: values)
     assert objective._hub_of_group is not None
     assert objective._hub_of_group.tolist() == list(best)

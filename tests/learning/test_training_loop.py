@@ -9,24 +9,23 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_runs import pictures
 from training_parts import IMAGES, Plain, Summed, counted, initial, local, refinement, work
 
 from reliant.config import Augment, Optimiser
 from reliant.errors import TrainingError
 from reliant.learning.augment import augmented
+from reliant.learning.backbones import CounterDropout
 from reliant.learning.loop import FORWARD_SHARE, rate_at, train
 from reliant.learning.network import snapshot
 from reliant.randomness import derive, generator
+from tiny_runs import pictures
 
 
 def steady(images: float, **keys: Any) -> Any:
     return work(images, **{"schedule": "constant", "momentum": 0.0, "weight_decay": 0.0, **keys})
 
 
-@given(
-    st.integers(1, 14), st.integers(1, 16), st.integers(1, 3), st.integers(0, 12), st.floats(0.5, 60, allow_nan=False)
-)
+@given(st.integers(1, 14), st.integers(1, 16), st.integers(1, 3), st.integers(0, 12), st.floats(0.5, 60, allow_nan=False))
 @settings(deadline=None, max_examples=50)
 def test_a_budget_is_never_exceeded_and_missed_by_less_than_a_batch_and_what_precedes_it(
     entries: int, batch: int, per_entry: int, asks: int, budget: float
@@ -162,6 +161,21 @@ def test_every_step_sees_views_of_its_own() -> None:
     for step, ((_, batch), views) in enumerate(zip(objective.batches, phi.seen, strict=True)):
         key = derive(0, "work", "view", step)
         assert torch.equal(views, augmented(images[batch], torch.arange(3), key, Augment(recipe="nat"), 12))
+
+
+def test_every_step_drops_out_by_a_key_of_its_own() -> None:
+    class Dropping(Plain):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dropout, self.keys = CounterDropout(), []
+
+        def forward(self, views: torch.Tensor) -> torch.Tensor:
+            self.keys.append(self.dropout.key)
+            return super().forward(views)
+
+    phi = Dropping()
+    train(phi, Summed(6), steady(15.0, batch=3))
+    assert phi.keys == [derive(0, "work", step, "dropout", 0) for step in range(5)]
 
 
 def test_the_history_holds_means_per_entry() -> None:

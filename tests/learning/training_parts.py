@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tiny_runs import SIZE, pictures
 from torch import nn
 
 from reliant.config import Augment, Local, Machine
@@ -23,6 +22,7 @@ from reliant.learning.pixels import Pixels
 from reliant.learning.targets import around_hubs, one_each
 from reliant.records import Snapshot, Triplets
 from reliant.store.codec import read_value, settled, write_value
+from tiny_runs import SIZE, pictures
 
 IMAGES, DIMENSION = 20, 6
 CPU = torch.device("cpu")

@@ -49,8 +49,6 @@ def evaluate(
 
     ``target`` is a run, a weights file, ``random:NETWORK`` or an nn.Module; without ``data`` the run's own source is used.
     """
-    from ..learning.device import Device
-
     chosen = protocol_named(protocol)
     must(learners in ("chosen", "all"), UsageError, f"learners is 'chosen' or 'all', got '{learners}'")
     subject = open_subject(target, seed)
@@ -58,6 +56,8 @@ def evaluate(
     if "groups" in chosen.needs:
         return _evaluate_relations(subject, data, labels, str(rounds), budget, watch)
     splits = open_splits(data, test, labels, _preprocessing(subject))
+    from ..learning.device import Device
+
     options: dict[str, Any] = {}
     if "device" in chosen.options:
         options["device"] = Device(subject.config.machine).torch.type

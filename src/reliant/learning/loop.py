@@ -120,8 +120,8 @@ class Training:
                     pass
         self._look()
         if self.objective.entries and not self.history.steps:
-            batch, advice = self.batch * self.objective.images_per_entry, self.work.advice
-            text = "nothing was trained: a budget of %.0f images does not reach the first batch of %d; raise the passes or lower %s"
+            batch, advice = self.batch * self.objective.images_per_entry, f"raise the passes or lower {self.work.advice}"
+            text = "nothing was trained: a budget of %.0f images does not reach the first batch of %d; %s"
             log.warning(text, self.work.images, batch, advice)
         return self.history
 
