@@ -51,7 +51,7 @@ def estimate(config: Config, images: Images, started: bool = False) -> Cost:
     dimension = config.network.dimension
     search = (rounds + 1) * (1 + config.features.views) * _SELECTION * 2 * count**2 * dimension / _product_rate(device)
     seconds = sum(parts.values()) * count / rate + search + (rounds + 1) * count * _MINING
-    learners = 1 if config.rounds.control else config.subsets.count
+    learners = _learners(config)
     stages = 2 + rounds * (1 + learners * (2 if config.refine.passes else 1))
     mined = count * (4 * dimension + 8 * config.neighbours.k)
     kept = mined * (rounds + 1 if config.store.features == "all" else 2) + (rounds + 1) * count * 8 * config.groups.cap
@@ -74,7 +74,7 @@ def nothing() -> Cost:
 def passes_of(config: Config, started: bool = False) -> dict[str, float]:
     """The passes of a whole run, fixed before anything is mined."""
     rounds = config.rounds.count
-    learners = 1 if config.rounds.control else config.subsets.count
+    learners = _learners(config)
     mined = learners if config.features.learners == "all" else 1
     forward = (rounds + 1) * (mined + config.features.views + config.features.agreement)
     forward += rounds * learners * (config.rounds.choice == "best")
@@ -84,6 +84,12 @@ def passes_of(config: Config, started: bool = False) -> dict[str, float]:
         "refine": rounds * config.refine.passes,
         "features": forward * loop.FORWARD_SHARE,
     }
+
+
+def _learners(config: Config) -> int:
+    """How many networks a round trains; mining may find fewer subsets."""
+    one = config.rounds.control or config.rounds.objective == "triplets" or config.subsets.mode == "whole"
+    return 1 if one else config.subsets.count
 
 
 def _training_rate(config: Config, images: Images, device: Device) -> tuple[float, int]:

@@ -29,8 +29,13 @@ def default_folder(source: Source) -> Path:
     return Path("runs") / (name or "images")
 
 
-def source_record(images: Images, quarantine: Quarantine, spec: str | None = None, start: str | None = None) -> dict[str, Any]:
-    """The source in the manifest. ``spec`` opens it again; ``start`` is the digest of the weights that a run begins with."""
+def source_record(
+    images: Images, quarantine: Quarantine, spec: str | None = None, start: str | None = None, trunk: str | None = None
+) -> dict[str, Any]:
+    """The source in the manifest. ``spec`` opens it again; ``start`` and ``trunk`` are digests of what a user brought.
+
+    ``start``: the weights that the run begins with; ``trunk``: a module of the user's own in the place of a named network.
+    """
     return {
         "name": images.name,
         "spec": spec,
@@ -39,6 +44,7 @@ def source_record(images: Images, quarantine: Quarantine, spec: str | None = Non
         "channels": images.pixels.shape[3],
         "size": images.pixels.shape[1],
         "start": start,
+        "trunk": trunk,
         "quarantined": [{"id": name, "reason": reason} for name, reason in zip(quarantine.ids, quarantine.reasons)],
     }
 
@@ -75,8 +81,19 @@ def standing(out: Path, config: Config, source: Mapping[str, Any]) -> Standing:
         f"{out} began with {_weights(manifest['source'])}, asked for {_weights(source)}; "
         "leave --init as it was, or use another --out",
     )
+    must(
+        manifest["source"].get("trunk") == source.get("trunk"),
+        UsageError,
+        f"{out} was made with {_trunk(manifest['source'])}, asked for {_trunk(source)}; "
+        "pass the same network with the same weights, or use another out",
+    )
     done = manifest["status"] == "finished" and config.rounds.count <= stored.rounds.count
     return "finished" if done else "unfinished"
+
+
+def _trunk(source: Mapping[str, Any]) -> str:
+    trunk = source.get("trunk")
+    return f"a network of your own ({trunk[:8]}…)" if trunk else "a named network"
 
 
 def _weights(source: Mapping[str, Any]) -> str:

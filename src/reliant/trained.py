@@ -129,7 +129,9 @@ class TrainedRun:
     def device(self) -> Device:
         from .learning.device import Device
 
-        return Device(self.config.machine)
+        # A run of a GPU is looked at anywhere; one that was asked to stay on the CPU stays there.
+        machine = self.config.machine
+        return Device(machine if machine.device == "cpu" else machine.model_copy(update={"device": "auto"}))
 
     def images(self, source: Any, minimum: int = 1) -> tuple[Images, Quarantine]:
         """Decode a source in the way of this run, in its channels."""
@@ -203,11 +205,13 @@ def train(
     """Open or resume the run folder and run Algorithm 1 in it. ``spec`` is what opens the source again, if anything does."""
     from .algorithm import learn
     from .learning.device import Device
+    from .learning.network import snapshot as weights_in
     from .stages.bench import Bench, digest_of
 
     machine = Device(config.machine).describe()
     start = None if init is None else weights_from(init)
-    source = source_record(images, quarantine, spec, None if start is None else digest_of(start.arrays))
+    trunk = None if network is None else digest_of(weights_in(network).arrays)
+    source = source_record(images, quarantine, spec, None if start is None else digest_of(start.arrays), trunk)
     standing(out, config, source)
     with Run.open(out, config=config, source=source, preset=preset, machine=machine, listener=progress) as run:
         for notice in notices(images, quarantine, config):

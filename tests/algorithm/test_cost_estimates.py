@@ -56,3 +56,9 @@ def test_more_rounds_cost_more_disk() -> None:
     assert five.disk_bytes > one.disk_bytes
     kept = estimate(tiny(rounds__count=5, store__features="all"), images())
     assert kept.disk_bytes > five.disk_bytes
+
+
+@pytest.mark.parametrize("arm", [{"rounds__control": True}, {"subsets__mode": "whole"}, {"rounds__objective": "triplets"}])
+def test_one_network_a_round_takes_the_disk_of_one(arm: dict[str, object]) -> None:
+    one, arms = (estimate(tiny(**keys), images()).disk_bytes for keys in ({"subsets__count": 1}, {"subsets__count": 9, **arm}))
+    assert arms == one

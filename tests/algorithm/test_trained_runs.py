@@ -138,6 +138,14 @@ def test_a_run_starts_from_the_weights_of_another(base: Any, tmp_path: Path) -> 
         assert same_bits(arrays(run), arrays(started(name, init)))
 
 
+def test_another_trunk_does_not_overwrite_a_run(base: Any) -> None:
+    before = base.weights(2).arrays
+    for other, named in ((Trunk(seed=1), "a network of your own"), (None, "a named network")):
+        with pytest.raises(UsageError, match=rf"was made with a network of your own \(.*\), asked for {named}"):
+            reliant.fit(pictures(), out=base.path, config=base.config, network=other)
+    assert same_bits(base.weights(2).arrays, before)
+
+
 def test_weights_of_another_network_do_not_start_a_run(base: Any, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="these weights belong to another network: "):
         reliant.fit(pictures(8), out=tmp_path / "run", config=tiny(), init=base.path)

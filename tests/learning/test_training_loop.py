@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from training_parts import IMAGES, Plain, Summed, counted, initial, local, refinement, work
 
 from reliant.config import Augment, Optimiser
-from reliant.errors import TrainingError
+from reliant.errors import ConfigError, TrainingError
 from reliant.learning.augment import augmented
 from reliant.learning.backbones import CounterDropout
 from reliant.learning.loop import FORWARD_SHARE, rate_at, train
@@ -96,8 +96,22 @@ def test_a_budget_below_a_batch_trains_nothing_and_says_so(caplog: pytest.LogCap
         history = train(Plain(), Summed(9), steady(3.0, batch=4, advice="refine.batch"))
     assert (history.steps, history.epochs) == (0, [])
     assert caplog.messages == [
-        "nothing was trained: a budget of 3 images does not reach the first batch of 4; raise the passes or lower refine.batch"
+        "nothing was trained: 3 images do not reach the first batch of 4; raise the passes or lower refine.batch"
     ]
+
+
+def test_a_batch_of_one_is_refused_where_the_head_is_normalised() -> None:
+    class Normalised(Plain):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = torch.nn.BatchNorm1d(2)
+
+    with pytest.raises(ConfigError) as caught:
+        train(Normalised(), Summed(1), steady(8.0, batch=4, advice="local.batch"))
+    assert str(caught.value) == (
+        "this network has a batch norm in its head, which a batch of one image does not allow; "
+        "raise local.batch, use more images, or set network.head=linear"
+    )
 
 
 def test_a_step_by_hand() -> None:

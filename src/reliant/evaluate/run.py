@@ -56,11 +56,9 @@ def evaluate(
     if "groups" in chosen.needs:
         return _evaluate_relations(subject, data, labels, str(rounds), budget, watch)
     splits = open_splits(data, test, labels, _preprocessing(subject))
-    from ..learning.device import Device
-
     options: dict[str, Any] = {}
     if "device" in chosen.options:
-        options["device"] = Device(subject.config.machine).torch.type
+        options["device"] = subject.device().torch.type
     if protocol == "few-shot":
         options |= {"labels": _FEW if len(splits.names) <= _MANY_CLASSES else _FEWER, "names": splits.names}
 
@@ -129,10 +127,9 @@ def _preprocessing(subject: Subject) -> Any:
 def _layers(subject: Subject, phi: nn.Module, splits: Splits) -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:
     """Features of both splits, layer by layer; images that both share are run once."""
     from ..learning import features
-    from ..learning.device import Device
     from ..learning.pixels import Pixels
 
-    device = Device(subject.config.machine)
+    device = subject.device()
     phi = phi.to(device.torch)
 
     def of(images: Images) -> dict[str, Any]:

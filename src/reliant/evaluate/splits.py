@@ -76,6 +76,7 @@ def _hold_out(labels: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.
     held = np.zeros(len(labels), dtype=bool)
     for value in np.unique(labels[labels >= 0]):
         members = order[labels[order] == value]
-        held[members[: len(members) // _HELD_OUT]] = True
+        # At least one of a class that has two, so that a small source can be scored at all.
+        held[members[: max(len(members) // _HELD_OUT, min(1, len(members) - 1))]] = True
     labelled = labels >= 0
     return np.flatnonzero(labelled & ~held), np.flatnonzero(labelled & held)

@@ -16,6 +16,8 @@ from ..trained import TrainedRun, read_weights
 if TYPE_CHECKING:
     from torch import nn
 
+    from ..learning.device import Device
+
 # AlexNet is built for 224 px; the others take any size, and are tried at CIFAR-10's.
 _SIZES = {"alexnet": 224}
 _SIZE, _DIMENSION = 32, 128
@@ -52,6 +54,11 @@ class Subject:
             return self.run.network_of(round, learner, refined)
         assert self.network is not None
         return self.network
+
+    def device(self) -> Device:
+        from ..learning.device import Device
+
+        return Device(self.config.machine) if self.run is None else self.run.device()
 
     def passes(self, round: int) -> float:
         """Passes spent up to a round."""

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..errors import TrainingError
+from ..errors import ConfigError, TrainingError, must
 from ..randomness import derive, generator
 from ..records import Snapshot
 from .augment import augmented
@@ -99,6 +99,13 @@ class Training:
         self.history = History()
         self.epoch, self.step_in_epoch, self.looked = 0, 0, 0
         self.batch = max(1, min(work.optimiser.batch // objective.images_per_entry, objective.entries))
+        flat_norm = any(isinstance(module, nn.BatchNorm1d) for module in network.modules())
+        must(
+            self.batch > 1 or not flat_norm or not objective.entries,
+            ConfigError,
+            "this network has a batch norm in its head, which a batch of one image does not allow; "
+            f"raise {work.advice}, use more images, or set network.head=linear",
+        )
         self.sums: dict[str, Tensor | float] = {}
         self.seconds = 0.0
         config = work.optimiser
