@@ -18,7 +18,7 @@ def main() -> dict[str, object]:
     seconds = []
     for _ in range(_REPEATS + 1):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, "-m", "reliant.cli", "--help"], capture_output=True, check=True)
+        subprocess.run([sys.executable, "-m", "reliant", "--help"], capture_output=True, check=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     # The first call may compile bytecode.

@@ -83,6 +83,7 @@ class Layers(_Stage):
 
     layer: Literal["final", "conv"] = "final"
     learners: Literal["chosen", "all"] = "chosen"  # all (ours): the features of the K learners side by side
+    projection: Natural = 0  # ours: wider features are projected at random to so many values; 0: as they are
     views: Natural = 0  # ours: random views in which neighbours are sought again, as evidence
     agreement: bool = False  # ours: the neighbours in the other layer as evidence
 

@@ -148,3 +148,20 @@ def test_learners_side_by_side_weigh_alike(learners: int, count: int, seed: int)
 def test_one_learner_beside_none_stays_as_it_is() -> None:
     alone = Features(values=np.ones((2, 3), np.float32), learner=4)
     assert features.side_by_side([alone]) is alone
+
+
+def test_a_projection_keeps_distances_nearly_and_is_the_same_for_every_view() -> None:
+    values = np.random.default_rng(3).normal(size=(24, 3000)).astype(np.float32)
+    narrow = features._projected(values, 1000)
+    assert narrow.shape == (24, 1000)
+    np.testing.assert_allclose(narrow, features._projected(values * 7, 1000), rtol=1e-3, atol=1e-3)
+    wide = features.unit_rows(values)
+    before = np.linalg.norm(wide[:, None] - wide[None], axis=2)[np.triu_indices(24, 1)]
+    after = np.linalg.norm(narrow[:, None] - narrow[None], axis=2)[np.triu_indices(24, 1)] / np.sqrt(1000)
+    assert np.abs(after / before - 1).max() < 0.12
+
+
+def test_narrow_features_are_not_projected() -> None:
+    values = np.ones((2, 8), np.float32)
+    assert features._projected(values, 8) is values
+    assert features._projected(values, 0) is values

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ..randomness import derive, normals
 from ..records import Features, Floats
 from .augment import augmented, clean
 from .device import Device, memory_advice
@@ -36,12 +37,13 @@ def extract(
     view: int = 0,
     augment: config.Augment | None = None,
     key: int = 0,
+    projection: int = 0,
 ) -> Features:
     """Features of one layer; ``view`` > 0 is the number of a random view, drawn under ``key``."""
     parts = []
     for batch in _batches(len(pixels)):
         views = _view(pixels, batch, network, augment if view else None, key)
-        parts.append(_forward(network, views, device, layer).cpu().numpy())
+        parts.append(_projected(_forward(network, views, device, layer).cpu().numpy(), projection))
     values = np.concatenate(parts) if parts else np.zeros((0, 1), np.float32)
     return Features(values=unit_rows(values), layer=layer, learner=learner, view=view)
 
@@ -74,6 +76,20 @@ def forward_clean(network: nn.Module, pixels: Pixels, images: NDArray[np.int32],
         views = _view(pixels, images[batch], network, None, 0)
         parts.append(_forward(network, views, device, "final"))
     return torch.cat(parts)
+
+
+def _projected(part: Floats, dimensions: int) -> Floats:
+    """Wide features of a batch (B, D) on a random Gaussian map to ``dimensions`` values (ours).
+
+    Distances stay as they were up to a few percent (Johnson and Lindenstrauss); N×D is never held, and mining costs a
+    fraction. The map is the same in every run, so that views, layers and rounds can be compared.
+    """
+    width = part.shape[1]
+    if not 0 < dimensions < width:
+        return part
+    directions = normals(derive("projection", width), np.arange(width, dtype=np.int64), dimensions)
+    product: Floats = unit_rows(part) @ directions
+    return product
 
 
 def unit_rows(values: Floats) -> Floats:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..learning import features as extraction
 from ..learning import loop, targets
 from ..randomness import derive
-from ..records import Features, Neighbours, Relations, Snapshot
+from ..records import Features, Groups, Neighbours, Relations, Snapshot
 from ..relations import mining, neighbours
 from ..store import CheckpointSlot, Stored
 from .bench import Bench, Mined, Representation
@@ -21,6 +22,9 @@ def extract_relations(bench: Bench, turn: int, phi: Representation) -> Mined:
     views = [_neighbours_in_view(bench, turn, phi, view) for view in range(1, config.features.views + 1)]
     layers = [_neighbours_in_other_layer(bench, turn, phi)] if config.features.agreement else []
 
+    def spread(groups: Groups) -> float:
+        return targets.measured_spread(features.value.values, groups, config.targets.shrink, bench.seed)
+
     def compute(slot: CheckpointSlot) -> Relations:
         return mining.mine(
             features.value,
@@ -29,7 +33,7 @@ def extract_relations(bench: Bench, turn: int, phi: Representation) -> Mined:
             grouping=config.groups,
             partition=config.subsets,
             transfer=config.triplets,
-            spread=lambda groups: targets.measured_spread(features.value.values, groups, config.targets.shrink, bench.seed),
+            spread=spread,
             seed=derive(bench.seed, "relations", turn),
             views=[as_neighbours(view) for view in views],
             others=[as_neighbours(layer) for layer in layers],
@@ -46,15 +50,14 @@ def _features(bench: Bench, turn: int, phi: Representation) -> Stored:
     sources: Sequence[Stored] = phi.learners if several else [phi.stored]
 
     def compute(slot: CheckpointSlot) -> Features:
-        layer = bench.config.features.layer
         parts = [
-            extraction.extract(bench.load(stored.value), bench.pixels, bench.device, layer, learner=place if several else None)
+            _extract(bench, stored, bench.config.features.layer, learner=place if several else None)
             for place, stored in enumerate(sources)
         ]
         slot.spend(passes=len(parts) * loop.FORWARD_SHARE, peak_bytes=bench.device.peak_bytes())
         return extraction.side_by_side(parts)
 
-    keys = bench.keys("features.layer", "features.learners", "network")
+    keys = bench.keys("features.layer", "features.learners", "features.projection", "network")
     inputs = [*bench.source, *(stored.digest for stored in sources)]
     return bench.stage(f"rounds/{turn:02d}/features", compute, keys, inputs)
 
@@ -65,10 +68,9 @@ def _neighbours_in_view(bench: Bench, turn: int, phi: Representation, view: int)
 
     def compute(slot: CheckpointSlot) -> Features:
         slot.spend(passes=loop.FORWARD_SHARE, peak_bytes=bench.device.peak_bytes())
-        network, augment = bench.load(phi.stored.value), bench.config.augment
-        return extraction.extract(network, bench.pixels, bench.device, layer, view=view, augment=augment, key=key)
+        return _extract(bench, phi.stored, layer, view=view, augment=bench.config.augment, key=key)
 
-    keys = bench.keys("seed", "features.layer", "network", "augment") | {"view": view}
+    keys = bench.keys("seed", "features.layer", "features.projection", "network", "augment") | {"view": view}
     stored = bench.stage(f"rounds/{turn:02d}/view-{view}/features", compute, keys, [*bench.source, phi.stored.digest])
     return _search(bench, f"rounds/{turn:02d}/view-{view}/neighbours", stored)
 
@@ -79,11 +81,17 @@ def _neighbours_in_other_layer(bench: Bench, turn: int, phi: Representation) -> 
 
     def compute(slot: CheckpointSlot) -> Features:
         slot.spend(passes=loop.FORWARD_SHARE, peak_bytes=bench.device.peak_bytes())
-        return extraction.extract(bench.load(phi.stored.value), bench.pixels, bench.device, layer)
+        return _extract(bench, phi.stored, layer)
 
-    keys = bench.keys("network") | {"layer": layer}
+    keys = bench.keys("features.projection", "network") | {"layer": layer}
     stored = bench.stage(f"rounds/{turn:02d}/other-layer/features", compute, keys, [*bench.source, phi.stored.digest])
     return _search(bench, f"rounds/{turn:02d}/other-layer/neighbours", stored)
+
+
+def _extract(bench: Bench, stored: Stored, layer: str, **view: Any) -> Features:
+    """Features of a saved network, as narrow as they are mined."""
+    projection = bench.config.features.projection
+    return extraction.extract(bench.load(stored.value), bench.pixels, bench.device, layer, projection=projection, **view)
 
 
 def _search(bench: Bench, place: str, features: Stored, rerank: str = "none") -> Stored:
