@@ -25,7 +25,7 @@ install: .venv/.installed
 run: install
 	$(BIN)/reliant fit $(EMBEDDED) --preset demo --out $(RUN)
 	$(BIN)/reliant evaluate $(RUN) --protocol knn
-	$(BIN)/reliant evaluate $(RUN) --protocol linear
+	$(BIN)/reliant evaluate $(RUN) --protocol linear --budget small
 	$(BIN)/reliant evaluate $(RUN) --protocol relations
 
 test: .venv/.dev

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 STRENGTHS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)  # C, scikit-learn's: the larger, the weaker the regularisation
-SMALL_STRENGTHS = (1e-4, 1e-2, 1.0)
-SMALL_TOLERANCE = 1e-3
+SMALL_STRENGTHS = (1e-3, 1e-2, 1e-1)
+SMALL_TOLERANCE = 1e-2
 SEARCH_TOLERANCE = 1e-3  # enough to rank the strengths; the final fit is held to logistic.TOLERANCE
 HELD_OUT = 10  # one training image of so many
 
@@ -46,7 +46,8 @@ def linear(
     train, train_labels, test, test_labels = labelled(train, train_labels, test, test_labels)
     small = budget == "small"
     space = Standardisation.of(train)
-    choice = search(train, train_labels, space, seed=seed, strengths=SMALL_STRENGTHS if small else STRENGTHS, device=device)
+    how: dict[str, Any] = {"strengths": SMALL_STRENGTHS, "tolerance": SMALL_TOLERANCE} if small else {}
+    choice = search(train, train_labels, space, seed=seed, device=device, **how)
     classifier = choice.refit(tolerance=SMALL_TOLERANCE if small else logistic.TOLERANCE)
     return {
         "accuracy": classifier.accuracy(test, test_labels),
@@ -135,6 +136,7 @@ def search(
     *,
     seed: int,
     strengths: tuple[float, ...] = STRENGTHS,
+    tolerance: float = SEARCH_TOLERANCE,
     device: str = "cpu",
 ) -> Search:
     """C by held-out accuracy, then by cross-entropy, then the smaller; the path ends where both have become worse."""
@@ -157,7 +159,7 @@ def search(
             strength=candidate,
             start=weights,
             shape=shape,
-            tolerance=SEARCH_TOLERANCE,
+            tolerance=tolerance,
         ).weights
         accuracy, loss = _held_out_score(weights, rows[len(kept) :], truth[len(kept) :])
         if (accuracy, -loss) > (best[0], -best[1]):
