@@ -82,9 +82,14 @@ def test_folders_with_splits_bring_their_own_test_split(tmp_path: Path) -> None:
     assert (splits.split, len(splits.train.rows), len(splits.test.rows)) == ("test", 20, 8)
 
 
-def test_too_few_images_of_every_class_to_hold_any_out(tmp_path: Path) -> None:
+def test_of_a_small_class_one_image_is_held_out(tmp_path: Path) -> None:
+    splits = open_splits(archive(tmp_path / "a.npz", kinds(12)), None, "auto", HOW)
+    assert (len(splits.train.rows), len(splits.test.rows)) == (8, 4)
+
+
+def test_one_image_of_every_class_leaves_nothing_to_hold_out(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="the test split has no labels"):
-        open_splits(archive(tmp_path / "a.npz", kinds(12)), None, "auto", HOW)
+        open_splits(archive(tmp_path / "a.npz", kinds(4)), None, "auto", HOW)
 
 
 def test_a_class_that_only_the_test_source_has(tmp_path: Path) -> None:
