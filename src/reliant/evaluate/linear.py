@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 STRENGTHS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)  # C, scikit-learn's: the larger, the weaker the regularisation
-SMALL_STRENGTHS = (1e-3, 1e-2, 1e-1)
-SMALL_TOLERANCE = 1e-2
+SMALL_STRENGTHS = (1e-2, 1e-1)
+SMALL_TOLERANCE = 2e-2
 SEARCH_TOLERANCE = 1e-3  # enough to rank the strengths; the final fit is held to logistic.TOLERANCE
 HELD_OUT = 10  # one training image of so many
 
