@@ -22,8 +22,8 @@ from .records import Images
 if TYPE_CHECKING:
     from .config import Config
 
-# Steps that are timed, after one that is not, and about how long that may take.
-_STEPS, _PATIENCE = 3, 4.0
+# Steps that are timed at most, after one that is not (it compiles kernels), and about how long that may take.
+_STEPS, _PATIENCE = 12, 4.0
 # What a search of neighbours costs beyond its matrix products: the selection.
 _SELECTION = 2.0
 # Mining beyond the neighbours: random groups, growing, evidence, subsets, triplets, seconds an image (measured, docs/log.md).
