@@ -96,7 +96,7 @@ def test_a_budget_below_a_batch_trains_nothing_and_says_so(caplog: pytest.LogCap
         history = train(Plain(), Summed(9), steady(3.0, batch=4, advice="refine.batch"))
     assert (history.steps, history.epochs) == (0, [])
     assert caplog.messages == [
-        "nothing was trained: 3 images do not reach the first batch of 4; raise the passes or lower refine.batch"
+        "nothing was trained: a budget of 3 images does not reach the first batch of 4; raise the passes or lower refine.batch"
     ]
 
 
