@@ -54,7 +54,7 @@ class Progress:
                 self._stages, self._found = self._stages + passes, self._found + passes
             case "stage-finished":
                 # A stage ends with the last whole batch that fits; what it leaves of its budget is done with too.
-                self._stages += max(float(event["passes"]), self._of / self.images)
+                self._stages += max(float(event["passes"]), self._of / self.images, self._present)
                 self._present = self._of = 0.0
             case "finished":
                 self._stages, self._present = self.passes, 0.0
